@@ -137,6 +137,7 @@ fn wish_of<'a>(user: &'a [u8], count: u32, token: TokenChoice<'a>) -> Hold<'a> {
             orphans: Orphans::Avoid,
             flags: vec![],
             needs: vec![],
+            preferred: vec![],
             from: None,
         },
     }

@@ -112,11 +112,13 @@ impl<'a> Argument<'a> {
 
     /// The pairs of a block that may be given several times.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        self.each::<2>().map(|[first, second]| (first, second))
+    }
+
+    /// The `N` words of each time that a block is given.
+    pub(crate) fn each<const N: usize>(&self) -> impl Iterator<Item = [&'a [u8]; N]> {
         let (words, places) = (self.words, Places(self.number as u64));
-        places.iter().filter_map(|place| match words.get(place..place + 2) {
-            Some([first, second]) => Some((*first, *second)),
-            _ => None,
-        })
+        places.iter().filter_map(|place| words.get(place..place + N)?.try_into().ok())
     }
 
     /// The words of a list, refused if there are more than `most`. `what` names them in the plural.

@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, a value and a counted list, two
-    /// values, a list up to the end, or a second keyword and a value.
+    /// values, a list up to the end, a second keyword and a value, or values if it may be given several times.
     fn block(
         &mut self,
         option: &'static Parameter,
@@ -150,10 +150,11 @@ impl<'a> Parser<'a> {
                 }
                 Ok(self.give(option, from, 0))
             }
-            [first, second] if option.many => {
+            values if option.many => {
                 let place = self.next;
-                self.one(first, label)?;
-                self.one(second, label)?;
+                for value in values {
+                    self.one(value, label)?;
+                }
                 let places = before.with(place).ok_or_else(|| too_often(keyword))?;
                 Ok(Argument { parameter: Some(option), words: self.words, number: places.0 as i64 })
             }

@@ -50,6 +50,8 @@ const NEEDS: Parameter =
     Parameter::block("need", &[Parameter::integer("n").after("NEED"), Parameter::name("flag")])
         .optional()
         .many();
+const PREFERRED: Parameter =
+    Parameter::block("wish", &[Parameter::name("flag").after("WISH")]).optional().many();
 
 const INTO: Parameter = Parameter::name("block").after("INTO").optional();
 const SHOWS: &[Parameter; 2] = &[COUNT, Parameter::key("key").many()];
@@ -98,6 +100,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ORPHANS,
             FLAGS,
             NEEDS,
+            PREFERRED,
             FROM,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
@@ -157,6 +160,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ORPHANS,
             FLAGS,
             NEEDS,
+            PREFERRED,
             FROM,
             Parameter::integer("priority").after("PRIORITY").optional(),
             TOKEN.after("TOKEN").optional(),
@@ -309,6 +313,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ORPHANS,
             FLAGS,
             NEEDS,
+            PREFERRED,
             FROM,
             Parameter::integer("k").after("BEST").optional(),
             ALSO,

@@ -84,9 +84,10 @@ fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T))
 /// `SEAT.FIND key count [option ...] [BEST k] [ALSO n key ...] [BESIDE n key ...]`
 pub(super) fn find<'a>(
     call: &Call<'a>,
-    [_, count, tier, areas, adjacent, orphans, flags, needs, from, best, also, beside]: &[Argument<'a>; 12],
+    [_, count, tier, areas, adjacent, orphans, flags, needs, preferred, from, best, also, beside]: &[Argument<'a>;
+         13],
 ) -> Done {
-    let wish = wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?;
+    let wish = wish_of([count, tier, areas, adjacent, orphans, flags, needs, preferred, from])?;
     let best = best.optional_integer().unwrap_or(1);
     if !(1..=MAX_OFFERS as i64).contains(&best) {
         return Err(Refusal::new(Code::Err, format!("BEST must be 1 to {MAX_OFFERS}, not {best}")));

@@ -13,13 +13,28 @@ use crate::engine::{Call, Done, config, token};
 /// `SEAT.WAIT key user count TTL ms OFFER ms [option ...]`
 pub(super) fn wait(
     call: &Call<'_>,
-    [_, user, count, ttl, offer, tier, areas, adjacent, orphans, flags, needs, from, priority, chosen]: &[Argument<'_>;
-         14],
+    [
+        _,
+        user,
+        count,
+        ttl,
+        offer,
+        tier,
+        areas,
+        adjacent,
+        orphans,
+        flags,
+        needs,
+        preferred,
+        from,
+        priority,
+        chosen,
+    ]: &[Argument<'_>; 15],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let hold = Hold {
         user: user.text(),
-        wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?,
+        wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, preferred, from])?,
         ttl: config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())?,
         replace: None,
         exchange: Vec::new(),

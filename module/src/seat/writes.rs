@@ -62,6 +62,7 @@ pub(super) fn hold<'a>(
         orphans,
         flags,
         needs,
+        preferred,
         from,
         replace,
         chosen,
@@ -70,13 +71,13 @@ pub(super) fn hold<'a>(
         exchange,
         also,
         beside,
-    ]: &[Argument<'a>; 18],
+    ]: &[Argument<'a>; 19],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
     let hold = Hold {
         user: user.text(),
-        wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, from])?,
+        wish: wish_of([count, tier, areas, adjacent, orphans, flags, needs, preferred, from])?,
         ttl: time_to_live(ttl)?,
         replace: replace.optional_text().map(replaced),
         exchange: seats_of(exchange)?,
@@ -199,7 +200,7 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
 
 /// The wish of a request, from the arguments that `SEAT.HOLD`, `SEAT.WAIT` and `SEAT.FIND` share.
 pub(super) fn wish_of<'a>(
-    [count, tier, areas, adjacent, orphans, flags, needs, from]: [&Argument<'a>; 8],
+    [count, tier, areas, adjacent, orphans, flags, needs, preferred, from]: [&Argument<'a>; 9],
 ) -> Result<NamedWish<'a>, Refusal> {
     let needs = needs.pairs().map(|(count, flag)| {
         let number = integer(count).and_then(|count| u32::try_from(count).ok());
@@ -214,6 +215,7 @@ pub(super) fn wish_of<'a>(
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: flags.at_most(plan::max::FLAGS, "flags")?.to_vec(),
+        preferred: preferred.each::<1>().map(|[flag]| flag).collect(),
         from: from.optional_text(),
     })
 }

@@ -39,6 +39,8 @@ pub struct SeatChoice<'a> {
     /// Seats of the party that must have a flag: their number, and the flag. The other seats have no flag that `flags`
     /// does not name.
     pub needs: &'a [(u32, String)],
+    /// Flags whose seats come first, at most four.
+    pub wishes: &'a [String],
     /// Only seats of the block of this name; `None` for free seats.
     pub from: Option<&'a str>,
 }
@@ -59,6 +61,9 @@ impl SeatChoice<'_> {
         }
         for (count, flag) in self.needs {
             command.arg("NEED").arg(count).arg(flag);
+        }
+        for flag in self.wishes {
+            command.arg("WISH").arg(flag);
         }
     }
 }

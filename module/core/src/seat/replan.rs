@@ -105,6 +105,7 @@ fn moved_owners(owners: &Owners, old: &Venue, new: &Venue, moves: &Moves<'_>) ->
 
 fn change_flags(wish: &mut LastingWish, moves: &Moves<'_>) {
     wish.flags = moves.flags(wish.flags);
+    wish.preferred = moves.flags(wish.preferred);
     for need in &mut wish.needs {
         need.flag = moves.flags(need.flag);
     }

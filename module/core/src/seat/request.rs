@@ -208,6 +208,7 @@ impl Hold<'_> {
             writer.unsigned(wish.orphans.number());
             write_set(writer, &wish.areas);
             write_set(writer, &wish.flags);
+            write_set(writer, &wish.preferred);
             writer.optional(self.replace.map(|replace| replace.token));
             writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
             let mut needs: Vec<(&[u8], u32)> =

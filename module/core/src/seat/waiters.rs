@@ -218,7 +218,9 @@ impl Show {
         let needed = wish.needs.iter().try_fold(0_u32, |sum, need| sum.checked_add(need.count));
         let known = |flags: u64| flags & !self.venue.all_flags() == 0;
         let is_flag = |flag: u64| flag.is_power_of_two() && known(flag);
-        let sound = known(wish.flags) && wish.needs.iter().all(|need| need.count > 0 && is_flag(need.flag));
+        let sound = known(wish.flags)
+            && wish.preferred & !wish.flags == 0
+            && wish.needs.iter().all(|need| need.count > 0 && is_flag(need.flag));
         ensure(
             sound && needed.is_some_and(|needed| needed <= wish.count),
             "the flags or needs of a wish are out of range",

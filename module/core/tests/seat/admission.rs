@@ -191,6 +191,7 @@ fn waited(flag: u64) -> Event {
         orphans: Orphans::Avoid,
         flags: 0,
         needs: vec![Need { count: 1, flag }],
+        preferred: 0,
         from: None,
     };
     let (token, user) = (b"w"[..].into(), b"u"[..].into());

@@ -44,6 +44,7 @@ impl Naive {
                 return Err(Code::BadState);
             }
             waiter.wish.flags.retain(|flag| flags(&new, flag));
+            waiter.wish.preferred.retain(|flag| flags(&new, flag));
         }
         altered.forget_blocks();
         // A tier without seats in an area has no turn there.

@@ -30,6 +30,7 @@ pub(super) fn wish(user: &str, count: u32) -> Hold<'_> {
             orphans: Orphans::Avoid,
             flags: vec![],
             needs: vec![],
+            preferred: vec![],
             from: None,
         },
     }

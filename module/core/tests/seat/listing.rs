@@ -188,6 +188,7 @@ fn wanted(count: u32) -> NamedWish<'static> {
         orphans: Orphans::Avoid,
         flags: vec![],
         needs: vec![],
+        preferred: vec![],
         from: None,
     }
 }

@@ -4,7 +4,7 @@
 #![allow(unreachable_pub, reason = "one test program")]
 
 use allot_core::seat::plan::{PickOrphans, Plan, PlanArea, PlanRow, PlanSeats, Rule};
-use allot_core::seat::request::{Adjacent, Orphans};
+use allot_core::seat::request::{Adjacent, NamedWish, Need, Orphans};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,15 +114,45 @@ pub struct Wish {
     pub flags: Vec<String>,
     /// So many seats with each flag.
     pub needs: Vec<(usize, String)>,
+    /// Flags whose seats come first.
+    pub preferred: Vec<String>,
     /// Name of the block whose seats are wanted.
     pub from: Option<String>,
 }
 
+/// Names as a request has them.
+pub fn bytes(ids: &[String]) -> Vec<&[u8]> {
+    ids.iter().map(String::as_bytes).collect()
+}
+
 impl Wish {
-    /// How many seats of each kind: kind 0 is for everybody else, the others are the needs.
-    pub fn kinds(&self) -> Vec<usize> {
-        let needs: Vec<usize> = self.needs.iter().map(|(count, _)| *count).collect();
-        std::iter::once(self.count - needs.iter().sum::<usize>()).chain(needs).collect()
+    /// How many seats of each kind, at least and at most: kind 0 is for everybody else, the others are the needs.
+    pub fn parts(&self) -> Vec<(usize, usize)> {
+        let others = self.count - self.needs.iter().map(|(count, _)| count).sum::<usize>();
+        let is_more = |flag: &String| self.flags.contains(flag) || self.preferred.contains(flag);
+        let needs =
+            self.needs.iter().map(|(count, flag)| (*count, count + if is_more(flag) { others } else { 0 }));
+        let least = if self.needs.iter().any(|(_, flag)| is_more(flag)) { 0 } else { others };
+        std::iter::once((least, others)).chain(needs).collect()
+    }
+
+    /// The same as a request has it.
+    pub fn named(&self) -> NamedWish<'_> {
+        NamedWish {
+            count: self.count as u32,
+            tier: self.tier.as_deref().map(str::as_bytes),
+            areas: bytes(&self.areas),
+            adjacent: self.adjacent,
+            orphans: self.orphans,
+            flags: bytes(&self.flags),
+            needs: self
+                .needs
+                .iter()
+                .map(|(count, flag)| Need { count: *count as u32, flag: flag.as_bytes() })
+                .collect(),
+            preferred: bytes(&self.preferred),
+            from: self.from.as_deref().map(str::as_bytes),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ impl Naive {
     pub(super) fn search(&self, wish: &Wish, replace: Option<(&[u8], bool)>) -> Outcome {
         let Some(look) = self.look(wish, replace) else { return Outcome::TooFew };
         let seats = match wish.adjacent {
-            Adjacent::Ignore => Some(look.by_kind(Look::in_seat_order)),
+            Adjacent::Ignore => Some(look.by_kind(&look.all(), Look::in_seat_order)),
             Adjacent::Prefer if wish.orphans == Orphans::Forbid => look.together(),
             Adjacent::Prefer => look.together().or_else(|| Some(look.scattered())),
             Adjacent::Require => look.together(),
@@ -44,8 +44,7 @@ impl Naive {
             None => None,
         };
         let look = Look { show: self, wish, replace, kind: None, block };
-        let all: Vec<usize> = (0..self.areas.len()).collect();
-        look.enough(&all).then_some(look)
+        look.enough(&look.all()).then_some(look)
     }
 }
 
@@ -92,25 +91,49 @@ struct Look<'a> {
 impl Look<'_> {
     /// The kind of a seat, if the request may take the seat.
     fn kind_of(&self, seat: &Seat) -> Option<usize> {
-        let beyond: Vec<&String> = seat.flags.iter().filter(|flag| !self.wish.flags.contains(flag)).collect();
-        match beyond[..] {
+        let need = |flag: &String| self.wish.needs.iter().position(|(_, needed)| needed == flag);
+        let needed: Vec<usize> = seat.flags.iter().filter_map(need).collect();
+        let named = |flag: &String| self.wish.flags.contains(flag) || self.wish.preferred.contains(flag);
+        let others = seat.flags.iter().all(|flag| need(flag).is_some() || named(flag));
+        match needed[..] {
+            _ if !others => None,
             [] => Some(0),
-            [flag] => self.wish.needs.iter().position(|(_, needed)| needed == flag).map(|need| need + 1),
+            [need] => Some(need + 1),
             _ => None,
         }
     }
 
     /// Whether these areas together have enough seats of each kind.
     fn enough(&self, areas: &[usize]) -> bool {
-        self.wish.kinds().iter().enumerate().all(|(kind, &count)| {
-            let look = Look { kind: Some(kind), ..*self };
-            areas.iter().map(|&area| look.free_in(area)).sum::<usize>() >= count
-        })
+        let parts = self.wish.parts().into_iter().zip(self.free_of_kinds(areas));
+        parts.clone().all(|((least, _), free)| free >= least)
+            && parts.map(|((_, most), free)| free.min(most)).sum::<usize>() >= self.wish.count
+    }
+
+    fn free_of_kinds(&self, areas: &[usize]) -> Vec<usize> {
+        let looks = (0..self.wish.parts().len()).map(|kind| Look { kind: Some(kind), ..*self });
+        looks.map(|look| areas.iter().map(|&area| look.free_in(area)).sum()).collect()
+    }
+
+    /// How many seats of each kind the party takes in these areas: first of those without a need.
+    fn kinds(&self, areas: &[usize]) -> Vec<(usize, usize)> {
+        let (parts, free) = (self.wish.parts(), self.free_of_kinds(areas));
+        let mut counts: Vec<usize> = parts.iter().map(|(least, _)| *least).collect();
+        while counts.iter().sum::<usize>() < self.wish.count {
+            let more = (0..counts.len()).find(|&kind| counts[kind] < free[kind].min(parts[kind].1)).unwrap();
+            counts[more] += 1;
+        }
+        counts.into_iter().enumerate().filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// All areas, by level.
+    fn all(&self) -> Vec<usize> {
+        self.levels().into_iter().flatten().collect()
     }
 
     /// The seats of each kind on its own.
-    fn by_kind(&self, seats: impl Fn(&Self, usize) -> Vec<Place>) -> Vec<Place> {
-        let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
+    fn by_kind(&self, areas: &[usize], seats: impl Fn(&Self, usize) -> Vec<Place>) -> Vec<Place> {
+        let kinds = self.kinds(areas).into_iter();
         kinds.flat_map(|(kind, count)| seats(&Look { kind: Some(kind), ..*self }, count)).collect()
     }
 
@@ -154,9 +177,9 @@ impl Look<'_> {
 
     /// Whether a run has as many seats of each kind as the party needs.
     fn fits(&self, (a, r, s): Place, n: usize) -> bool {
-        self.wish.kinds().iter().enumerate().all(|(kind, &count)| {
+        self.wish.parts().into_iter().enumerate().all(|(kind, (least, most))| {
             let of_kind = |&p: &usize| self.kind_of(self.show.seat((a, r, p))) == Some(kind);
-            (s..s + n).filter(of_kind).count() == count
+            (least..=most).contains(&(s..s + n).filter(of_kind).count())
         })
     }
 
@@ -179,6 +202,12 @@ impl Look<'_> {
         }
     }
 
+    /// How many seats of a run have a flag that comes first, each counted for each of these flags.
+    fn preferred(&self, (a, r, s): Place, n: usize) -> usize {
+        let seats = (s..s + n).filter_map(|p| self.show.areas[a].rows[r][p].as_ref());
+        seats.flat_map(|seat| &seat.flags).filter(|flag| self.wish.preferred.contains(flag)).count()
+    }
+
     fn best_run(&self, area: usize, clean: bool) -> Option<Vec<Place>> {
         let n = self.wish.count;
         if self.show.areas[area].standing {
@@ -189,7 +218,7 @@ impl Look<'_> {
         let runs = starts.filter(|&w| self.is_window(w, n) && self.fits(w, n));
         let order = |w: Place| {
             let (distance, at, tie) = self.key(w, n);
-            (distance, w.1, at, tie)
+            (std::cmp::Reverse(self.preferred(w, n)), distance, w.1, at, tie)
         };
         let (a, r, s) = runs.filter(|&w| !clean || !self.strands(w, n)).min_by_key(|&w| order(w))?;
         Some((s..s + n).map(|p| (a, r, p)).collect())
@@ -230,7 +259,7 @@ impl Look<'_> {
         let scatter = self.wish.orphans != Orphans::Forbid;
         let level = self.levels().into_iter().find(|level| level.iter().any(|&area| self.enough(&[area])));
         let Some(level) = level else {
-            return scatter.then(|| self.by_kind(Look::over_areas));
+            return scatter.then(|| self.by_kind(&self.all(), Look::over_areas));
         };
         if let Some(area) = self.whose_turn(&level, |area| self.has_run(area)) {
             return self.seat_area(area);
@@ -240,8 +269,8 @@ impl Look<'_> {
     }
 
     fn scattered(&self) -> Vec<Place> {
-        let all: Vec<usize> = self.levels().into_iter().flatten().collect();
-        let needs = self.wish.kinds().len() > 1;
+        let all = self.all();
+        let needs = !self.wish.needs.is_empty();
         let groups = |areas: &[usize]| self.fewest(areas, self.wish.count).map(|(groups, _)| groups);
         let can = |area: usize| self.enough(&[area]) && (needs || groups(&[area]) == groups(&all));
         for level in self.levels() {
@@ -249,11 +278,11 @@ impl Look<'_> {
                 return self.scattered_in(area);
             }
         }
-        self.by_kind(Look::over_areas)
+        self.by_kind(&self.all(), Look::over_areas)
     }
 
     fn over_areas(&self, count: usize) -> Vec<Place> {
-        let all: Vec<usize> = self.levels().into_iter().flatten().collect();
+        let all = self.all();
         let (groups, least) = self.fewest(&all, count).unwrap();
         let runs: Vec<Run> =
             all.iter().enumerate().flat_map(|(order, &area)| self.runs(order, area)).collect();
@@ -262,12 +291,12 @@ impl Look<'_> {
 
     fn scattered_in(&self, area: usize) -> Vec<Place> {
         if self.show.areas[area].standing {
-            return self.by_kind(|look, count| look.first_places(area, count));
+            return self.by_kind(&[area], |look, count| look.first_places(area, count));
         }
         if self.wish.count <= 10 {
             return self.near(area);
         }
-        self.by_kind(|look, count| {
+        self.by_kind(&[area], |look, count| {
             let (groups, least) = look.fewest(&[area], count).unwrap();
             look.seats_of(&look.best_groups(&look.runs(0, area), count, groups, least).unwrap())
         })
@@ -371,7 +400,7 @@ impl Look<'_> {
     /// The groups in the smallest part of an area: every part is looked at.
     fn near(&self, area: usize) -> Vec<Place> {
         let depth = |run: &Run| self.depth(area, run.first.1);
-        let kinds = self.wish.kinds().into_iter().enumerate().filter(|&(_, count)| count > 0);
+        let kinds = self.kinds(&[area]).into_iter();
         // The free runs of each kind, the seats wanted, the groups and the least size of one.
         let kinds: Vec<(Vec<Run>, usize, usize, usize)> = kinds
             .map(|(kind, count)| {
@@ -463,7 +492,11 @@ impl Look<'_> {
                     new.iter().all(|&p| self.takeable((a, r, p))) && of_one_tier() && !(*clean && strands)
                 };
                 let starts = s.saturating_sub(self.wish.count)..=s;
-                if let Some(start) = starts.filter(fits).min_by_key(|&start| self.key((a, r, start), size)) {
+                let order = |start| {
+                    let run = (a, r, start);
+                    (std::cmp::Reverse(self.preferred(run, size)), self.key(run, size))
+                };
+                if let Some(start) = starts.filter(fits).min_by_key(|&start| order(start)) {
                     let all = (start..start + size).map(|p| (a, r, p));
                     return Some(all.filter(|place| !cart.contains(place)).collect());
                 }
@@ -479,7 +512,7 @@ impl Look<'_> {
             areas.filter(|&area| cart.iter().any(|place| place.0 == area) && self.enough(&[area]));
         areas.find_map(|area| {
             if self.show.areas[area].standing {
-                return Some(self.by_kind(|look, count| look.first_places(area, count)));
+                return Some(self.by_kind(&[area], |look, count| look.first_places(area, count)));
             }
             let may_split = self.wish.adjacent != Adjacent::Require && self.wish.orphans != Orphans::Forbid;
             if !may_split && !self.wish.needs.is_empty() {
@@ -487,7 +520,7 @@ impl Look<'_> {
             }
             let mut all: Vec<Place> = cart.iter().filter(|place| place.0 == area).copied().collect();
             let mut chosen = Vec::new();
-            for (kind, count) in self.wish.kinds().into_iter().enumerate() {
+            for (kind, count) in self.kinds(&[area]) {
                 let look = Look { kind: Some(kind), ..*self };
                 let (mut missing, mut size) = (count, count);
                 while missing > 0 {

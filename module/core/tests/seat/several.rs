@@ -285,16 +285,7 @@ fn hold_in_all(rigs: &mut [Rig], random: &mut Random, token: &str) {
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         exchange: vec![],
         token: TokenChoice { token: token.as_bytes(), chosen: true },
-        wish: NamedWish {
-            count: wish.count as u32,
-            tier: wish.tier.as_deref().map(str::as_bytes),
-            areas: steps::bytes(&wish.areas),
-            adjacent: wish.adjacent,
-            orphans: wish.orphans,
-            flags: steps::bytes(&wish.flags),
-            needs: steps::needs_of(&wish.needs),
-            from: wish.from.as_deref().map(str::as_bytes),
-        },
+        wish: wish.named(),
     };
     if random.chance(50) {
         rigs[0].show.prepare(&hold.wish);

@@ -1,12 +1,12 @@
 //! Random requests, each asked of the show under test and of the naive one.
 
-use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
+use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish, bytes};
 use super::rig::{BLOCKS, FLAGS, Random, Rig, TIERS};
 use allot_core::seat::Reply;
 use allot_core::seat::claims::Seats;
 use allot_core::seat::plan::PickOrphans;
 use allot_core::seat::request::{
-    AddBest, Adjacent, Hold, Move, NamedWish, Need, Orphans, Pick, Replace, Request, Transfer, Wait,
+    AddBest, Adjacent, Hold, Move, NamedWish, Orphans, Pick, Replace, Request, Transfer, Wait,
 };
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
@@ -22,7 +22,7 @@ pub(super) fn random_wish(rig: &Rig, random: &mut Random) -> Wish {
     let mut needs = Vec::new();
     let mut left = count;
     for flag in FLAGS {
-        if left > 0 && random.chance(20) && !flags.iter().any(|other| other == flag) {
+        if left > 0 && random.chance(20) {
             let count = 1 + random.below(left.min(2));
             needs.push((count, flag.to_owned()));
             left -= count;
@@ -42,6 +42,7 @@ pub(super) fn random_wish(rig: &Rig, random: &mut Random) -> Wish {
         orphans: random.pick(&[Orphans::Avoid, Orphans::Avoid, Orphans::Allow, Orphans::Forbid]),
         flags,
         needs,
+        preferred: FLAGS.iter().filter(|_| random.chance(10)).map(ToString::to_string).collect(),
         from: random.chance(25).then(|| random.pick(&BLOCKS).to_owned()),
     }
 }
@@ -68,8 +69,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
     }
     let (ttl, offer) = (random.pick(&[80, 600]), random.pick(&[30, 200, 501]));
     let priority = random.pick(&[0, 0, 0, 5, -5]);
-    let (areas, flags, needs) = (wish.areas.clone(), wish.flags.clone(), wish.needs.clone());
-    let from = wish.from.clone();
+    let asked = wish.clone();
     let request = Request::Wait(Wait {
         hold: Hold {
             user: user.as_bytes(),
@@ -77,16 +77,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
             replace: None,
             exchange: vec![],
             token: TokenChoice { token: token.as_bytes(), chosen: true },
-            wish: NamedWish {
-                count: wish.count as u32,
-                tier: wish.tier.as_deref().map(str::as_bytes),
-                areas: areas.iter().map(String::as_bytes).collect(),
-                adjacent: wish.adjacent,
-                orphans: wish.orphans,
-                flags: flags.iter().map(String::as_bytes).collect(),
-                needs: needs_of(&needs),
-                from: from.as_deref().map(str::as_bytes),
-            },
+            wish: asked.named(),
         },
         offer,
         priority,
@@ -120,7 +111,11 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
         wish.areas.dedup();
         // A flag that no seat has means nothing, also if seats get the flag later.
         let known: Vec<String> = naive.places().flat_map(|place| naive.seat(place).flags.clone()).collect();
+        wish.flags.extend(wish.preferred.clone());
         wish.flags.retain(|flag| known.contains(flag));
+        wish.flags.sort();
+        wish.flags.dedup();
+        wish.preferred.retain(|flag| known.contains(flag));
         naive.waiters.push(Waiter { token, user, wish, since: now, until: now + ttl, offer, priority });
         Ok(false)
     };
@@ -156,16 +151,7 @@ pub(super) fn hold(rig: &mut Rig, random: &mut Random, token: &str, tokens: &[Ve
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         exchange: vec![],
         token: TokenChoice { token: token.as_bytes(), chosen: true },
-        wish: NamedWish {
-            count: wish.count as u32,
-            tier: wish.tier.as_deref().map(str::as_bytes),
-            areas: wish.areas.iter().map(String::as_bytes).collect(),
-            adjacent: wish.adjacent,
-            orphans: wish.orphans,
-            flags: wish.flags.iter().map(String::as_bytes).collect(),
-            needs: needs_of(&wish.needs),
-            from: wish.from.as_deref().map(str::as_bytes),
-        },
+        wish: wish.named(),
     };
     if random.chance(70) {
         rig.show.prepare(&request.wish);
@@ -192,16 +178,7 @@ pub(super) fn hold(rig: &mut Rig, random: &mut Random, token: &str, tokens: &[Ve
 pub(super) fn find(rig: &Rig, random: &mut Random) {
     let mut wish = random_wish(rig, random);
     let (asked, best, naive) = (wish.clone(), 1 + random.below(4), &rig.naive);
-    let wanted = NamedWish {
-        count: asked.count as u32,
-        tier: asked.tier.as_deref().map(str::as_bytes),
-        areas: bytes(&asked.areas),
-        adjacent: asked.adjacent,
-        orphans: asked.orphans,
-        flags: bytes(&asked.flags),
-        needs: needs_of(&asked.needs),
-        from: asked.from.as_deref().map(str::as_bytes),
-    };
+    let wanted = asked.named();
     let found = rig.show.find(&wanted, best).map_err(|refusal| refusal.code);
     if asked.adjacent == Adjacent::Ignore && asked.orphans == Orphans::Forbid {
         assert_eq!(found, Err(Code::Err));
@@ -280,19 +257,11 @@ pub(super) fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
         || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
 }
 
-pub(super) fn needs_of(needs: &[(usize, String)]) -> Vec<Need<&[u8]>> {
-    needs.iter().map(|(count, flag)| Need { count: *count as u32, flag: flag.as_bytes() }).collect()
-}
-
 fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
     let mut some: Vec<String> = (0..=random.below(3)).map(|_| random.pick(ids)).collect();
     some.sort();
     some.dedup();
     some
-}
-
-pub(super) fn bytes(ids: &[String]) -> Vec<&[u8]> {
-    ids.iter().map(String::as_bytes).collect()
 }
 
 pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[String]) {
@@ -373,16 +342,7 @@ pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[Strin
             exchange: vec![],
         })
     } else {
-        let wish = NamedWish {
-            count: wish.count as u32,
-            tier: wish.tier.as_deref().map(str::as_bytes),
-            areas: bytes(&wish.areas),
-            adjacent: wish.adjacent,
-            orphans: wish.orphans,
-            flags: bytes(&wish.flags),
-            needs: needs_of(&wish.needs),
-            from: None,
-        };
+        let wish = NamedWish { from: None, ..wish.named() };
         let hold = Hold { user: &user, ttl: 100, replace: None, exchange: vec![], token: choice, wish };
         Request::AddBest(AddBest { hold, once: once.as_ref().map(String::as_bytes) })
     };

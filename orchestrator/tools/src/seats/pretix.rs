@@ -405,6 +405,7 @@ mod tests {
                 orphans: Orphans::Allow,
                 flags: vec![],
                 needs: vec![],
+                preferred: vec![],
                 from: None,
             };
             let found = show.find(&wish, 1).unwrap();

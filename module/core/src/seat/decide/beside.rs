@@ -10,6 +10,7 @@ use crate::seat::claims::Seats;
 use crate::seat::places::POSITION;
 use crate::seat::venue::{Row, Seat};
 use crate::seat::wish::{Adjacent, Orphans};
+use std::cmp::Reverse;
 use std::ops::Range;
 
 /// A part of an area: how far back its rows are, and places across the area.
@@ -111,7 +112,10 @@ impl Search<'_> {
         let size = group.len() + count;
         let start = |on_left: usize| (group.start - base) as usize - on_left;
         let starts = (0..=count).filter(fits).map(start);
-        let best = starts.min_by_key(|&start| self.rows.order(row, start, size))?;
+        let preferred = self.preferred_in(row);
+        let worth =
+            |&start: &usize| (Reverse(preferred.count(start, size)), self.rows.order(row, start, size));
+        let best = starts.min_by_key(worth)?;
         let seats = self.rows.window(row, best, size);
         Some(seats.into_iter().filter(|seat| !group.contains(seat)).collect())
     }
@@ -153,7 +157,7 @@ impl Search<'_> {
             return None;
         }
         let mut seats = Seats::new();
-        for (count, rows) in self.kinds() {
+        for (count, rows) in self.kinds(area) {
             let (mut missing, mut size) = (count, count);
             while missing > 0 {
                 match rows.nearest(area, size, self.wish.orphans == Orphans::Forbid, &seats, part) {

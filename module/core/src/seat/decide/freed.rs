@@ -66,10 +66,7 @@ impl Search<'_> {
 
     /// How many seats that the request may take must become free, at least, before it can be met, if it is not met now;
     /// at least 1.
-    pub(super) fn missing(&self) -> u32 {
-        let groups = self.rows.groups(self.wish);
-        let kinds = self.kinds();
-        let missing = kinds.iter().map(|(count, rows)| count - rows.free_of(&groups, *count).min(*count));
-        missing.max().unwrap_or(1).max(1) as u32
+    pub(super) fn missing_in_all(&self) -> u32 {
+        self.missing(&self.rows.groups(self.wish)).max(1) as u32
     }
 }

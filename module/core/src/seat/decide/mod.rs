@@ -11,6 +11,7 @@ mod hold;
 mod near;
 pub(super) mod orphans;
 mod party;
+mod preferred;
 mod resale;
 mod rows;
 pub(super) mod rules;
@@ -18,7 +19,6 @@ mod scatter;
 pub(super) mod search;
 pub mod several;
 mod split;
-mod taken;
 pub mod wait;
 mod whole_areas;
 

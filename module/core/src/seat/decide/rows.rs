@@ -15,7 +15,7 @@ use crate::seat::kind::{Kind, Kinds};
 use crate::seat::plan::Rule;
 use crate::seat::state::{Bucket, Show, View};
 use crate::seat::venue::{Area, Row, Seat};
-use crate::seat::wish::{NamedWish, NumberedWish};
+use crate::seat::wish::{NamedWish, NumberedWish, Part};
 use crate::shared::invariant::Expected;
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -144,7 +144,7 @@ pub(super) fn candidates<'a>(show: &'a Show, wish: &NumberedWish) -> Cow<'a, [u3
 }
 
 fn kinds_of(wish: &NumberedWish) -> Kinds {
-    std::iter::once(wish.kind()).chain(wish.parts().into_iter().map(|(_, kind)| kind)).collect()
+    std::iter::once(wish.kind()).chain(wish.parts().into_iter().map(|part| part.kind)).collect()
 }
 
 impl Show {
@@ -162,9 +162,8 @@ impl Show {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows of a request for all seats that it may take, and for a party with needs how many seats of each kind it
-    /// takes, with the rows of these.
-    pub(super) fn of(show: &'a Show, wish: &NumberedWish, sees: &Sees<'_>) -> (Self, Vec<(usize, Self)>) {
+    /// The rows of a request for all seats that it may take, and for a party with needs those of each kind.
+    pub(super) fn of(show: &'a Show, wish: &NumberedWish, sees: &Sees<'_>) -> (Self, Vec<(Part, Self)>) {
         let whole = if (wish.flags != 0 || !wish.needs.is_empty()) && wish.from.is_none() {
             WholeAreas::among(show, wish.tier, &candidates(show, wish), kinds_of(wish)).map(Rc::new)
         } else {
@@ -180,16 +179,16 @@ impl<'a> Rows<'a> {
     }
 
     /// As `of`, for a search that looks at single rows of buckets; queued seats count as free.
-    pub(super) fn one_by_one(show: &'a Show, wish: &NumberedWish) -> (Self, Vec<(usize, Self)>) {
+    pub(super) fn one_by_one(show: &'a Show, wish: &NumberedWish) -> (Self, Vec<(Part, Self)>) {
         Self::of_kinds(wish, |kind_number, kind| {
             let (whole, changed, only_changed) = (None, Vec::new(), false);
             Self { show, kind, whole, kind_number, changed, only_changed }
         })
     }
 
-    fn of_kinds(wish: &NumberedWish, of_kind: impl Fn(usize, Kind) -> Self) -> (Self, Vec<(usize, Self)>) {
+    fn of_kinds(wish: &NumberedWish, of_kind: impl Fn(usize, Kind) -> Self) -> (Self, Vec<(Part, Self)>) {
         let parts = wish.parts().into_iter().zip(1..);
-        let parts = parts.map(|((count, kind), number)| (count, of_kind(number, kind))).collect();
+        let parts = parts.map(|(part, number)| (part, of_kind(number, part.kind))).collect();
         (of_kind(0, wish.kind()), parts)
     }
 

@@ -148,7 +148,9 @@ pub(in crate::seat) fn resolve(show: &Show, wish: &NamedWish<'_>) -> Result<Numb
             None => return refuse(Code::NotFound, format!("this show has no area {}", quoted(name))),
         }
     }
-    let flags = wish.flags.iter().fold(0, |union, name| union | show.venue.flag_bit(name));
+    let bits = |names: &[&[u8]]| names.iter().fold(0, |union, name| union | show.venue.flag_bit(name));
+    let preferred = bits(&wish.preferred);
+    let flags = bits(&wish.flags) | preferred;
     let mut needs = Vec::with_capacity(wish.needs.len());
     for &Need { count, flag } in &wish.needs {
         match show.venue.flag_bit(flag) {
@@ -160,7 +162,7 @@ pub(in crate::seat) fn resolve(show: &Show, wish: &NamedWish<'_>) -> Result<Numb
     }
     let from = wish.from.map(|name| block_called(show, name)).transpose()?;
     let &Wish { count, adjacent, orphans, .. } = wish;
-    Ok(Wish { count, tier, areas, adjacent, orphans, flags, needs, from })
+    Ok(Wish { count, tier, areas, adjacent, orphans, flags, needs, preferred, from })
 }
 
 /// The number of the block of that name.

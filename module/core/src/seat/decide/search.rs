@@ -9,7 +9,7 @@ use crate::seat::claims::Seats;
 use crate::seat::plan::Rule;
 use crate::seat::state::Show;
 use crate::seat::venue::{Row, Seat};
-use crate::seat::wish::{Adjacent, NumberedWish, Orphans};
+use crate::seat::wish::{Adjacent, NumberedWish, Orphans, Part};
 
 /// One search: the request, and the rows that it reads.
 pub(in crate::seat) struct Search<'a> {
@@ -18,9 +18,9 @@ pub(in crate::seat) struct Search<'a> {
     pub(super) count: usize,
     /// The rows with all seats that the request may take.
     pub(super) rows: Rows<'a>,
-    /// For a party with needs: how many seats of each kind it takes, and the rows with these; first the seats without a
-    /// needed flag. Empty for other requests.
-    pub(super) parts: Vec<(usize, Rows<'a>)>,
+    /// For a party with needs: the kinds of its seats, and the rows with these; first the seats without a needed flag.
+    /// Empty for other requests.
+    pub(super) parts: Vec<(Part, Rows<'a>)>,
     /// The other shows of a request for several.
     pub(super) also: Option<&'a Also<'a>>,
     /// Whether all free seats are kept for those who wait, of whom the search is for none.
@@ -187,9 +187,9 @@ impl<'a> Search<'a> {
         if self.rows.is_standing(area) {
             return self.has_enough(area).then(|| self.first_seats(area));
         }
-        let run = |&clean: &bool| match self.also.filter(|also| also.has_beside()) {
-            Some(also) => self.run_among_taken(area, clean, also),
-            None => self.run_in(area, clean),
+        let prefers = self.wish.preferred != 0 || self.also.is_some_and(Also::has_beside);
+        let run = |&clean: &bool| {
+            if prefers { self.preferred_run(area, clean) } else { self.run_in(area, clean) }
         };
         let (row, start) = self.clean_or_not().iter().find_map(run)?;
         Some(self.rows.window(row, start, self.count))
@@ -246,13 +246,7 @@ impl<'a> Search<'a> {
 
     /// Whether these groups have enough seats for the request, of each kind.
     pub(super) fn has_enough(&self, groups: &[u32]) -> bool {
-        if self.closed {
-            return false;
-        }
-        if self.parts.is_empty() {
-            return self.rows.free_of(groups, self.count) >= self.count;
-        }
-        self.parts.iter().all(|(count, part)| part.free_of(groups, *count) >= *count)
+        !self.closed && self.missing(groups) == 0
     }
 
     /// Whether an area can seat the request together.
@@ -269,7 +263,7 @@ impl<'a> Search<'a> {
     /// The seats of each kind in as few groups as possible, all in one area.
     fn scattered_in(&self, area: &[u32]) -> Seats {
         let near = if self.count <= NEAR && !self.rows.is_standing(area) {
-            groups_near(&self.kinds(), area)
+            groups_near(&self.kinds(area), area)
         } else {
             None
         };
@@ -281,25 +275,17 @@ impl<'a> Search<'a> {
 
     /// The same, over several areas.
     fn scattered_over(&self, candidates: &[u32]) -> Seats {
-        self.of_each_kind(|rows, count| rows.fewest_groups(candidates, count))
+        self.of_each_kind(candidates, Rows::fewest_groups)
     }
 
     /// The first seats of each kind.
     pub(super) fn first_seats(&self, candidates: &[u32]) -> Seats {
-        self.of_each_kind(|rows, count| rows.in_seat_order(candidates, count))
+        self.of_each_kind(candidates, Rows::in_seat_order)
     }
 
-    /// How many seats of each kind the request takes, and the rows with these; a request without needs has one kind.
-    pub(super) fn kinds(&self) -> Vec<(usize, &Rows<'a>)> {
-        if self.parts.is_empty() {
-            return vec![(self.count, &self.rows)];
-        }
-        let parts = self.parts.iter().map(|(count, rows)| (*count, rows));
-        parts.filter(|(count, _)| *count > 0).collect()
-    }
-
-    /// The seats that are found for each kind.
-    fn of_each_kind(&self, seats: impl Fn(&Rows<'a>, usize) -> Seats) -> Seats {
-        self.kinds().into_iter().flat_map(|(count, rows)| seats(rows, count)).collect()
+    /// The seats that are found in these groups for each kind.
+    fn of_each_kind(&self, groups: &[u32], seats: impl Fn(&Rows<'a>, &[u32], usize) -> Seats) -> Seats {
+        let kinds = self.kinds(groups).into_iter();
+        kinds.flat_map(|(count, rows)| seats(rows, groups, count)).collect()
     }
 }

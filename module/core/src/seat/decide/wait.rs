@@ -133,12 +133,12 @@ fn check_room(show: &Show, wait: &Wait<'_>, wish: &LastingWish) -> Result<(), Re
 
 /// The wish as a waiter has it; `ids` is the same wish by numbers.
 fn lasting(names: &NamedWish<'_>, ids: NumberedWish) -> LastingWish {
-    let Wish { count, mut areas, adjacent, orphans, flags, mut needs, .. } = ids;
+    let Wish { count, mut areas, adjacent, orphans, flags, mut needs, preferred, .. } = ids;
     areas.sort_unstable();
     areas.dedup();
     needs.sort_unstable_by_key(|need| need.flag);
     let (tier, from) = (names.tier.map(Bytes::from_slice), names.from.map(Bytes::from_slice));
-    Wish { count, tier, areas, adjacent, orphans, flags, needs, from }
+    Wish { count, tier, areas, adjacent, orphans, flags, needs, preferred, from }
 }
 
 pub(super) fn decide_unwait(show: &Show, now: Millis, token: &[u8]) -> Decided {
@@ -186,7 +186,7 @@ pub(in crate::seat) fn examine(show: &Show, now: Millis, id: u32) -> Examined {
     }
     let search = Search::for_waiter(show, &wish);
     let Found::Seats(seats) = search.run() else {
-        return Examined::InVain { missing: search.missing() };
+        return Examined::InVain { missing: search.missing_in_all() };
     };
     let longest = show.limits.max_hold_ms as Millis;
     let offer = if longest > 0 { waiter.offer.min(longest) } else { waiter.offer };
@@ -214,8 +214,8 @@ fn served_wish(show: &Show, now: Millis, wish: &LastingWish) -> Option<NumberedW
         None => None,
         Some(name) => Some(show.blocks.called(name).filter(|&block| !show.has_ended(block, now))?),
     };
-    let Wish { count, areas, adjacent, orphans, flags, needs, .. } = wish.clone();
-    Some(Wish { count, tier, areas, adjacent, orphans, flags, needs, from })
+    let Wish { count, areas, adjacent, orphans, flags, needs, preferred, .. } = wish.clone();
+    Some(Wish { count, tier, areas, adjacent, orphans, flags, needs, preferred, from })
 }
 
 /// The waiters whose time is over, as events, at most `limit`.

@@ -570,6 +570,7 @@ mod tests {
                 orphans: Orphans::Avoid,
                 flags: 0,
                 needs: vec![],
+                preferred: 0,
                 from: None,
             };
             let (user, place) = (Bytes::from_slice(user), (Reverse(0), arrival as u64));

@@ -41,7 +41,7 @@ words! {
     }
 }
 
-/// The most different needs of one request.
+/// The most different needs of one request, and the most wishes.
 pub const MAX_NEEDS: usize = 4;
 
 /// The seats that somebody wants. The parameters are the names of a tier, an area, a block and a flag, and a set of flags.
@@ -59,8 +59,10 @@ pub struct Wish<Tier, Area, Block, Flag, Flags> {
     pub orphans: Orphans,
     /// Flags whose seats may be taken too.
     pub flags: Flags,
-    /// Seats of the party that have a flag, with different flags that are not in `flags`.
+    /// Seats of the party that have a flag, with different flags.
     pub needs: Vec<Need<Flag>>,
+    /// Flags whose seats come first. By numbers they are in `flags` as well.
+    pub preferred: Flags,
     /// Only seats of this block; `None` for free seats.
     pub from: Option<Block>,
 }
@@ -74,7 +76,7 @@ pub type NumberedWish = Wish<Tier, Area, u32, u64, u64>;
 /// The wish of a waiter: by numbers, but by name where the number may change while the user waits.
 pub type LastingWish = Wish<Bytes, Area, Bytes, u64, u64>;
 
-/// `NEED n flag`: so many seats of the party have this flag.
+/// `NEED n flag`: so many seats of the party have this flag; at least so many if `flags` has the flag as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need<F> {
     /// Seats with the flag, at least one.
@@ -97,6 +99,10 @@ impl NamedWish<'_> {
             let text = "ADJACENT IGNORE does not look at neighbours; it cannot go with ORPHANS FORBID";
             return err(text.to_owned());
         }
+        if self.preferred.len() > MAX_NEEDS {
+            let most = format!("a request has at most {MAX_NEEDS} wishes, not {}", self.preferred.len());
+            return err(most);
+        }
         if self.needs.len() > MAX_NEEDS {
             return err(format!("a request has at most {MAX_NEEDS} needs, not {}", self.needs.len()));
         }
@@ -112,9 +118,6 @@ impl NamedWish<'_> {
             if self.needs.iter().take(number).any(|other| other.flag == need.flag) {
                 return err(format!("flag {flag} is needed twice"));
             }
-            if self.flags.contains(&need.flag) {
-                return err(format!("flag {flag} is in NEED and in FLAGS: only NEED counts its seats"));
-            }
             needed += need.count;
         }
         if needed > self.count {
@@ -124,24 +127,38 @@ impl NamedWish<'_> {
     }
 }
 
+/// How many seats of a kind a party with needs takes.
+#[derive(Clone, Copy)]
+pub(in crate::seat) struct Part {
+    pub(in crate::seat) least: usize,
+    pub(in crate::seat) most: usize,
+    pub(in crate::seat) kind: Kind,
+}
+
 impl NumberedWish {
     /// All seats that may be taken.
     pub(in crate::seat) fn kind(&self) -> Kind {
         Kind::with(self.needs.iter().fold(self.flags, |union, need| union | need.flag))
     }
 
-    /// How many seats of each kind a party with needs takes: first those without a needed flag. The kinds have no seat in
-    /// common. Empty for a party without needs.
-    pub(in crate::seat) fn parts(&self) -> Vec<(usize, Kind)> {
+    /// The kinds of seats of a party with needs: first those without a needed flag. The kinds have no seat in common. Empty
+    /// for a party without needs.
+    pub(in crate::seat) fn parts(&self) -> Vec<Part> {
         if self.needs.is_empty() {
             return Vec::new();
         }
-        let needed: u32 = self.needs.iter().map(|need| need.count).sum();
-        let others = (self.count.saturating_sub(needed) as usize, Kind::with(self.flags));
+        let (needed, flags) =
+            self.needs.iter().fold((0, 0), |(count, flags), need| (count + need.count, flags | need.flag));
+        let (others, allowed) = (self.count.saturating_sub(needed) as usize, self.flags & !flags);
+        let may_replace = |need: &Need<u64>| need.flag & self.flags != 0;
+        let least = if self.needs.iter().any(may_replace) { 0 } else { others };
         let of_need = |need: &Need<u64>| {
-            (need.count as usize, Kind { allowed: self.flags | need.flag, carried: need.flag })
+            let least = need.count as usize;
+            let most = if may_replace(need) { least + others } else { least };
+            Part { least, most, kind: Kind { allowed: allowed | need.flag, carried: need.flag } }
         };
-        std::iter::once(others).chain(self.needs.iter().map(of_need)).collect()
+        let of_others = Part { least, most: others, kind: Kind::with(allowed) };
+        std::iter::once(of_others).chain(self.needs.iter().map(of_need)).collect()
     }
 }
 
@@ -154,6 +171,7 @@ impl Field for LastingWish {
         out.field(&self.orphans);
         out.unsigned(self.flags);
         out.field(&self.needs);
+        out.unsigned(self.preferred);
         out.field(&self.from);
     }
 
@@ -166,6 +184,7 @@ impl Field for LastingWish {
             orphans: reader.field()?,
             flags: reader.unsigned()?,
             needs: reader.field()?,
+            preferred: reader.unsigned()?,
             from: reader.field()?,
         })
     }
