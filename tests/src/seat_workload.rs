@@ -327,19 +327,19 @@ impl SeatWorkload {
         }
     }
 
-    /// A user waits for seats: mostly for a moment, sometimes for more seats than there are. Offers are not recorded,
+    /// A user waits for seats: mostly for a moment, sometimes for all seats of a tier, which are in several rows. Offers are not recorded,
     /// because they come when seats become free, as by expiries.
     fn wait(&mut self) {
         let user = format!("waiter{}", self.random.below(20));
         let token = format!("w{}", self.number);
+        let &(tier, all) = self.random.of(&[("gold", "26"), ("silver", "9"), ("bronze", "40")]);
         let (count, ttl) = if self.random.once_in(4) {
-            ("100".to_owned(), LONG_TTL_MS)
+            (all.to_owned(), LONG_TTL_MS)
         } else {
             (self.random.within(1, 6).to_string(), self.random.within(1, 60) as i64)
         };
         let (ttl, offer) = (ttl.to_string(), self.random.within(1, 12).to_string());
         let priority = *self.random.of(&["0", "0", "7", "-7"]);
-        let tier = *self.random.of(&["gold", "silver", "bronze"]);
         let words = [
             &user, &count, "TTL", &ttl, "OFFER", &offer, "TIER", tier, "ADJACENT", "REQUIRE", "PRIORITY",
             priority, "TOKEN", &token,

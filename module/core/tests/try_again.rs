@@ -84,6 +84,7 @@ fn hold<'a>(user: &'a str, count: u32, name: &'a str) -> Hold<'a> {
             orphans: Orphans::Allow,
             flags: vec![],
             needs: vec![],
+            preferred: vec![],
             from: None,
         },
     }
@@ -154,14 +155,14 @@ fn request_that_overdue_holds_refuse_is_to_be_sent_again() {
     let sold_out = Request::Hold(hold("ann", 1, "t1"));
     assert_eq!(show.ok(&sold_out), seat::Reply::None);
     show.now = 3000;
-    let many = "more than 1000 deadlines are being carried out: send the request again".to_owned();
+    let many = "more than 1000 due changes are being carried out: send the request again".to_owned();
     assert_eq!(show.refused(&sold_out), (Code::TryAgain, many));
     for event in show.state.due(show.now, 998) {
         show.state.apply(show.now, &event);
     }
     show.ok(&sold_out);
     let (code, text) = show.refused(&pick("t3", b"a-1-1200"));
-    assert_eq!((code, &text[..25]), (Code::TryAgain, "201 deadlines are being c"), "{text}");
+    assert_eq!((code, &text[..25]), (Code::TryAgain, "201 due changes are being"), "{text}");
     // What is refused for another reason is refused for good.
     assert_eq!(show.code(&pick("t3", b"a-1-1201")), Code::NotFound);
     assert_eq!(show.code(&Request::Hold(hold("bob", 0, "t2"))), Code::Err);

@@ -418,7 +418,10 @@ pub(crate) fn change_all<'c, F: Family, T>(
         let value = existing::<F>(key, name).map_err(|refusal| of_key(name, refusal))?;
         steps.push(Step::begin(ctx, name, value, ctx.clock()));
     }
+    // All keys together have the time of one.
+    let follow_until = Instant::now() + FOLLOW_UP_TIME;
     for step in &mut steps {
+        step.follow_until = Some(follow_until);
         step.name.during(F::TYPE, || step.apply_due_before_request());
     }
     let decided = decide(&mut steps);

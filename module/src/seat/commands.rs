@@ -363,7 +363,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"SEAT.MAP",
         run: reads::map,
         flags: "readonly",
-        summary: "Draws the rows of an area: . free, h held, s sold, x blocked, space a break. Counts the places of a standing area",
+        summary: "Draws the rows of an area: . free, h held, s sold, x blocked, q queued, space a break. Counts the places of a standing area",
         complexity: "O(N) with N positions of the area",
         parameters: [KEY, AREA],
     },

@@ -89,7 +89,7 @@ pub(crate) struct Seats {
     #[command(flatten)]
     filter: Filtered,
     /// Only seats in this state
-    #[arg(long, value_parser = ["free", "held", "sold", "blocked"])]
+    #[arg(long, value_parser = ["free", "held", "sold", "blocked", "queued"])]
     state: Option<String>,
 }
 
@@ -262,7 +262,7 @@ fn draw(area: &str, rows: &[MapRow], color: bool, width: Option<usize>) -> Strin
 
 fn legend(color: bool) -> String {
     let entry = |(mark, meaning): (&str, &str)| format!("{} {meaning}", paint(mark, color));
-    let marks = [(".", "free"), ("h", "held"), ("s", "sold"), ("x", "blocked")];
+    let marks = [(".", "free"), ("h", "held"), ("s", "sold"), ("x", "blocked"), ("q", "queued")];
     format!("\n{}\nnumbers above an area count places, gaps included\n", marks.map(entry).join("   "))
 }
 

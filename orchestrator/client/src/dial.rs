@@ -197,7 +197,7 @@ mod tests {
             let answer = |_| {
                 let before =
                     self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-                let line = b"-TRYAGAIN 7 deadlines are being carried out: send the request again\r\n";
+                let line = b"-TRYAGAIN 7 due changes are being carried out: send the request again\r\n";
                 before.map_or(Value::Okay, |_| redis::parse_redis_value(line).unwrap())
             };
             let answers = commands.map(answer).collect();

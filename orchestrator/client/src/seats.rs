@@ -149,7 +149,7 @@ pub enum Listed {
 /// Conditions of [`SeatStore::list`]; `None` for no condition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ListFilter<'a> {
-    /// Only seats in this state: `free`, `held`, `sold` or `blocked`.
+    /// Only seats in this state: `free`, `held`, `sold`, `blocked` or `queued`.
     pub state: Option<&'a str>,
     /// Only seats of this tier, or holds and sales with one.
     pub tier: Option<&'a str>,

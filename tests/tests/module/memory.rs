@@ -198,9 +198,9 @@ fn info_counts_what_happens_and_what_is() {
         "SEAT.CONFIRM show none",
         "SEAT.HOLD show eve 1 TTL 20 TOKEN e",
         "SEAT.WAIT show fay 1 TTL 60000 OFFER 60000 TOKEN f",
-        "SEAT.WAIT show gus 100 TTL 60000 OFFER 60000 TOKEN g",
-        "SEAT.WAIT show hal 100 TTL 60000 OFFER 60000 TOKEN h",
-        "SEAT.WAIT show ivy 100 TTL 20 OFFER 60000 TOKEN i",
+        "SEAT.WAIT show gus 20 TTL 60000 OFFER 60000 TOKEN g",
+        "SEAT.WAIT show hal 20 TTL 60000 OFFER 60000 TOKEN h",
+        "SEAT.WAIT show ivy 20 TTL 20 OFFER 60000 TOKEN i",
         "SEAT.UNWAIT show h",
     ] {
         client.words(line);

@@ -51,7 +51,9 @@ impl Machine for Show {
 
     fn count_overdue(&self, now: Millis, limit: usize) -> usize {
         let deadlines = [&self.claims.deadlines, &self.waiters.deadlines, &self.blocks.deadlines];
-        deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
+        let passed = deadlines.map(|deadlines| deadlines.count_passed(now, limit));
+        // The examination of the waiting list is one change more.
+        (passed.iter().sum::<usize>() + usize::from(self.waiters.unserved)).min(limit)
     }
 
     // Every request asks, and mostly nothing is due and nobody waits.

@@ -132,9 +132,7 @@ impl Show {
             Effect::None => {}
             Effect::All => {
                 self.recheck_all_limits();
-                // Until all seats are searched, nobody else may have any.
-                self.waiters.free_queued();
-                self.waiters.search_all(|_| true);
+                self.waiters.search_anew();
             }
             Effect::Some { users, in_blocks } => {
                 users.iter().for_each(|user| self.recheck_limits(user));

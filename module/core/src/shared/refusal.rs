@@ -68,19 +68,19 @@ pub fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new(code, text))
 }
 
-/// The most deadlines that a refusal counts.
+/// The most changes that a refusal counts.
 const MOST_COUNTED: usize = 1000;
 
-/// The refusal of a request whose answer depends on deadlines that have passed and are not carried out. `count` counts
-/// them up to a limit.
+/// The refusal of a request whose answer depends on changes that are due, as of deadlines that have passed, and are not
+/// carried out. `count` counts them up to a limit.
 ///
 /// # Errors
 /// Always.
 pub fn try_again<T>(count: impl FnOnce(usize) -> usize) -> Result<T, Refusal> {
     let left = match count(MOST_COUNTED + 1) {
-        0 | 1 => "a deadline is".to_owned(),
-        left if left > MOST_COUNTED => format!("more than {MOST_COUNTED} deadlines are"),
-        left => format!("{left} deadlines are"),
+        0 | 1 => "a due change is".to_owned(),
+        left if left > MOST_COUNTED => format!("more than {MOST_COUNTED} due changes are"),
+        left => format!("{left} due changes are"),
     };
     refuse(Code::TryAgain, format!("{left} being carried out: send the request again"))
 }

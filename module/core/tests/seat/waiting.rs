@@ -3,7 +3,7 @@
 use super::house::{House, wish};
 use allot_core::seat::list::Filter;
 use allot_core::seat::request::{Hold, Orphans, Replace, Request, Wait, Wish};
-use allot_core::seat::{Reply, Show, WaitRecord, decide, decide_due};
+use allot_core::seat::{Event, Reply, Show, WaitRecord, decide, decide_due};
 use allot_core::shared::machine::FollowUp;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
@@ -495,8 +495,9 @@ fn queued_seats_stay_queued_in_a_snapshot_and_on_a_replica() {
     (loaded.show, loaded.now) = (Show::decode(&bytes).unwrap(), house.now);
     assert_eq!((loaded.show.encode(), loaded.map()), (bytes, "qqqq/h.".to_owned()));
     // What the other server had examined is not known: until the list is examined, nobody else gets a seat.
-    assert_eq!(loaded.pick("dee", "dee", &["a-2-2"]).unwrap_err().code, Code::BadState);
-    assert_eq!(loaded.hold(wish("dee", 1)), "none");
+    assert_eq!(loaded.pick("dee", "dee", &["a-2-2"]).unwrap_err().code, Code::TryAgain);
+    assert_eq!(loaded.hold(wish("dee", 1)), "TRYAGAIN");
+    assert_eq!(loaded.show.find(&wish("dee", 1).wish, 1).unwrap().len(), 1, "a replica examines no list");
     loaded.settle();
     house.settle();
     assert_eq!(loaded.show.encode(), house.show.encode());
@@ -529,11 +530,87 @@ fn nobody_gets_a_seat_while_all_are_searched_for_a_user_whom_a_limit_kept_waitin
     house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
     assert_eq!(house.map(), ".hhh/h.", "ann may have one live hold");
     house.confirm("silver", None).unwrap();
-    assert_eq!(house.hold(wish("bob", 1)), "none");
-    assert_eq!(house.pick("bob", "bob", &["a-1-1"]).unwrap_err().code, Code::BadState);
+    assert_eq!(house.hold(wish("bob", 1)), "TRYAGAIN");
+    assert_eq!(house.pick("bob", "bob", &["a-1-1"]).unwrap_err().code, Code::TryAgain);
     house.settle();
     assert_eq!(house.seats_of("ann"), 1);
     assert_ne!(house.hold(wish("bob", 1)), "none");
+}
+
+/// Gold seats are held one by one as `h1` to `h4`, and Eve has both silver seats.
+fn held_one_by_one() -> House {
+    let mut house = House::with_seats(4, &json!({"holds_per_user": 1}));
+    for number in 1..=4 {
+        let (name, seat) = (format!("h{number}"), format!("a-1-{number}"));
+        house.pick(&name, &name, &[&seat]).unwrap();
+    }
+    house
+}
+
+#[test]
+fn waiter_who_follows_a_limited_one_is_searched_for_among_all_seats() {
+    let mut house = held_one_by_one();
+    house.wait("bob", gold(3), 0).unwrap();
+    let free = |house: &mut House, token: &str| {
+        house.step(&Request::Release { token: token.as_bytes(), seats: None, into: None }).unwrap();
+    };
+    free(&mut house, "h1");
+    // While Bob may have no hold, nobody is examined for this wish.
+    house.pick("bob", "silver", &["a-2-1"]).unwrap();
+    free(&mut house, "h2");
+    assert!(!house.wait("cid", gold(3), 0).unwrap().offered);
+    free(&mut house, "h3");
+    assert_eq!(house.seats_of("cid"), 3);
+}
+
+#[test]
+fn replica_that_becomes_master_searches_all_seats_once() {
+    let mut house = held_one_by_one();
+    house.wait("bob", gold(3), 0).unwrap();
+    let release = |token: &'static [u8]| Request::Release { token, seats: None, into: None };
+    house.step(&release(b"h1")).unwrap();
+    // Another server is the master while a seat becomes free: this one applies the events only.
+    for event in
+        decide(&house.show, house.now, &release(b"h2")).unwrap().events.iter().chain([&Event::Passed])
+    {
+        house.show.admits(event).unwrap();
+        house.show.apply(house.now, event);
+    }
+    house.step(&release(b"h3")).unwrap();
+    assert_eq!(house.seats_of("bob"), 3);
+}
+
+#[test]
+fn new_wish_is_searched_for_among_queued_seats_of_a_snapshot() {
+    let mut house = two_wait();
+    house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
+    house.ask(&Request::Release { token: b"h", seats: Some(vec![b"a-1-2"]), into: None }).unwrap();
+    assert_eq!(house.map(), ".qhh/h.");
+    house.show = Show::decode(&house.show.encode()).unwrap();
+    // Both wishes that waited are examined, and the examination is not over.
+    while house.show.waiters().is_closed() {
+        assert!(house.examine(1));
+    }
+    let token = TokenChoice { token: b"dan", chosen: true };
+    let wait = Wait { hold: Hold { user: b"dan", token, ..gold(2) }, offer: 100, priority: 0 };
+    house.ask(&Request::Wait(wait)).unwrap();
+    house.settle();
+    assert_eq!(house.seats_of("dan"), 2);
+}
+
+#[test]
+fn nobody_else_gets_seats_while_more_than_a_thousand_are_queued() {
+    let mut house = House::with_seats(1600, &json!({"holds_per_user": 0}));
+    let ids: Vec<String> = (1..=1500).map(|seat| format!("a-1-{seat}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    house.block(&ids);
+    house.wait("ann", gold(200), 0).unwrap();
+    let seats = ids.iter().map(|id| id.as_bytes()).collect();
+    house.ask(&Request::Unblock(seats)).unwrap();
+    assert_eq!(house.hold(wish("bob", 1)), "TRYAGAIN");
+    house.settle();
+    assert_eq!(house.seats_of("ann"), 200);
+    assert_ne!(house.hold(wish("bob", 1)), "TRYAGAIN");
 }
 
 #[test]

@@ -125,7 +125,8 @@ async fn purchase(test: &LoadTest, show: &SeatStore, random: &mut StdRng) -> Res
     } else if dice < test.confirm + test.release {
         release(test, show, holder, &hold, lease).await
     } else {
-        // After this time a request finds the seats free, so no buyer concludes too early that the show is sold out.
+        // After this time the seats are free, or queued for those who wait, so no buyer concludes too early that the show is
+        // sold out.
         sleep(lease.over.saturating_duration_since(Instant::now())).await;
         test.tally().counts.expired += 1;
         Ok(())

@@ -83,9 +83,7 @@ impl<'a> Other<'a> {
 
     /// Whether a seat may be taken here, and whether it counts as free.
     fn free(&self, venue: &Venue, seat: Seat) -> (bool, bool) {
-        let Some(seat) = self.number(venue, seat).filter(|_| !self.show.waiters.is_closed()) else {
-            return (false, false);
-        };
+        let Some(seat) = self.number(venue, seat) else { return (false, false) };
         let lifted = self.lifted.contains(&seat) && self.show.blocks.of(seat) == self.from;
         let available = self.show.is_available(seat, self.from);
         (available || lifted && self.again, available || lifted)
@@ -93,8 +91,7 @@ impl<'a> Other<'a> {
 
     /// The seats of a row that are free here; only these `seats` are asked for.
     fn free_of(&self, venue: &Venue, row: Row, seats: &[u64]) -> StripView {
-        let is_closed = self.show.waiters.is_closed();
-        if self.same && self.from.is_none() && self.lifted.is_empty() && !is_closed {
+        if self.same && self.from.is_none() && self.lifted.is_empty() {
             return StripView::all(self.show.free_in_row(row));
         }
         let none = Bits::from_elem(0, seats.len());

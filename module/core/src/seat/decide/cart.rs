@@ -2,7 +2,9 @@
 
 use super::also::Also;
 use super::hold::{decide_hold, decide_pick, seats_found};
-use super::rules::{Decided, available_seats, check_user, check_user_limits, live_block, named, resolve};
+use super::rules::{
+    Decided, available_seats, check_open, check_user, check_user_limits, live_block, named, resolve,
+};
 use super::search::Search;
 use crate::seat::claims::{Claim, MAX_COUNT, Seats, Stage};
 use crate::seat::event::Event;
@@ -63,6 +65,7 @@ pub(super) fn decide_add_best(
     cart.check_room(show, hold.user, hold.wish.count as usize)?;
     hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
     let wish = resolve(show, &hold.wish)?;
+    check_open(show)?;
     let search = Search::new(show, &wish, &[], false);
     let found = also.into_iter().fold(search, Search::within).run_beside(&cart.claim.seats);
     match seats_found(show, found, &hold.wish)? {

@@ -11,18 +11,8 @@ use crate::seat::wish::{Adjacent, NumberedWish, Orphans};
 /// Before the seats of `changed` did, it was `missing`. O(changed seats).
 pub(super) fn still_missing(show: &Show, wish: &NumberedWish, missing: u32, changed: &[Seat]) -> u32 {
     let forbids = wish.orphans == Orphans::Forbid;
-    // The seats of other rows decide which area comes first, and which are in the block.
-    if forbids && (wish.adjacent == Adjacent::Area || wish.from.is_some()) {
-        return if changed.is_empty() { missing } else { 0 };
-    }
     if wish.from.is_some() {
-        return missing;
-    }
-    // Seats that others take may help only a wish that forbids orphans.
-    let counts = |&seat: &Seat| forbids || show.waiters.is_queued(seat);
-    let changed = changed.iter().copied().filter(counts);
-    if forbids || wish.adjacent == Adjacent::Require {
-        return if has_together(show, wish, changed) { 0 } else { missing };
+        return if forbids && !changed.is_empty() { 0 } else { missing };
     }
     let kind = wish.kind();
     let fits = |&seat: &Seat| {
@@ -30,6 +20,16 @@ pub(super) fn still_missing(show: &Show, wish: &NumberedWish, missing: u32, chan
             && wish.tier.is_none_or(|tier| show.venue.tier_of(seat) == Some(tier))
             && kind.takes(show.venue.flags_of(seat))
     };
+    // The seats of all its rows decide which area comes first.
+    if forbids && wish.adjacent == Adjacent::Area {
+        return if changed.iter().any(fits) { 0 } else { missing };
+    }
+    // Seats that others take may help only a wish that forbids orphans.
+    let counts = |&seat: &Seat| forbids || show.waiters.is_queued(seat);
+    let changed = changed.iter().copied().filter(counts);
+    if forbids || wish.adjacent == Adjacent::Require {
+        return if has_together(show, wish, changed) { 0 } else { missing };
+    }
     let found = changed.filter(fits).take(missing as usize).count() as u32;
     missing - found
 }

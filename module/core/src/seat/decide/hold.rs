@@ -3,8 +3,8 @@
 use super::also::Also;
 use super::orphans::check_orphans;
 use super::rules::{
-    Decided, available_seats, check_user_limits, deadline, exchanged, live_block, live_hold, named, resolve,
-    retried, turn_of,
+    Decided, available_seats, check_open, check_user_limits, deadline, exchanged, live_block, live_hold,
+    named, resolve, retried, turn_of,
 };
 use super::search::{Found, Search};
 use crate::seat::claims::{MAX_COUNT, Seats};
@@ -66,6 +66,7 @@ impl<'a> Terms<'a> {
         let given = exchanged(show, hold.user, &hold.exchange)?;
         check_user_limits(show, hold.user, hold.wish.count, replaced, given)?;
         let from = hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
+        check_open(show)?;
         Ok(Self {
             until,
             replaced: lifted.map(|claim| &claim.token[..]),

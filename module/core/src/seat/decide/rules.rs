@@ -300,14 +300,17 @@ pub(in crate::seat) fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Res
     refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
 }
 
+/// Refuses everybody while seats that are free to all may be for those who wait.
+pub(super) fn check_open(show: &Show) -> Result<(), Refusal> {
+    if show.waiters.is_closed() {
+        return refuse(Code::TryAgain, "the waiting list is being examined: send the request again");
+    }
+    Ok(())
+}
+
 /// Refuses seats that a request may not take: only free ones, or with a block blocked seats of this block.
 pub(super) fn available_seats(show: &Show, seats: &[Seat], from: Option<u32>) -> Result<(), Refusal> {
-    if let Some(&seat) = seats.first().filter(|_| show.waiters.is_closed()) {
-        let id = quoted(show.venue.id(seat));
-        let text =
-            format!("seat {id} is queued: the waiting list is searched for those who may have it first");
-        return refuse(Code::BadState, text);
-    }
+    check_open(show)?;
     let Some(block) = from else { return all_are(show, seats, Owner::Free, "free") };
     let Some(&seat) = seats.iter().find(|&&seat| !show.is_available(seat, from)) else { return Ok(()) };
     let (id, state) = (quoted(show.venue.id(seat)), show.state(seat).word());

@@ -23,8 +23,6 @@ pub(in crate::seat) struct Search<'a> {
     pub(super) parts: Vec<(Part, Rows<'a>)>,
     /// The other shows of a request for several.
     pub(super) also: Option<&'a Also<'a>>,
-    /// Whether all free seats are kept for those who wait, of whom the search is for none.
-    closed: bool,
 }
 
 /// The result of a search.
@@ -40,7 +38,7 @@ pub(in crate::seat) enum Found {
 
 impl<'a> Search<'a> {
     /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set. Queued seats are
-    /// not found, and no seats while the show is closed.
+    /// not found.
     pub(in crate::seat) fn new(
         show: &'a Show,
         wish: &'a NumberedWish,
@@ -48,20 +46,19 @@ impl<'a> Search<'a> {
         again: bool,
     ) -> Self {
         let (rows, parts) = Rows::of(show, wish, &Sees { replaced, again, queued: false });
-        let closed = show.waiters.is_closed();
-        Self { wish, count: wish.count as usize, rows, parts, also: None, closed }
+        Self { wish, count: wish.count as usize, rows, parts, also: None }
     }
 
     /// A search for somebody who waits, who may have queued seats.
     pub(in crate::seat) fn for_waiter(show: &'a Show, wish: &'a NumberedWish) -> Self {
         let (rows, parts) = Rows::of(show, wish, &Sees { queued: true, ..Sees::default() });
-        Self { wish, count: wish.count as usize, rows, parts, also: None, closed: false }
+        Self { wish, count: wish.count as usize, rows, parts, also: None }
     }
 
     /// As `for_waiter`, for a search that only looks at single rows of buckets.
     pub(super) fn one_by_one(show: &'a Show, wish: &'a NumberedWish) -> Self {
         let (rows, parts) = Rows::one_by_one(show, wish);
-        Self { wish, count: wish.count as usize, rows, parts, also: None, closed: false }
+        Self { wish, count: wish.count as usize, rows, parts, also: None }
     }
 
     /// The search for seats that the other shows have free as well. O(rows of all shows); O(seats of all shows) for shows
@@ -246,7 +243,7 @@ impl<'a> Search<'a> {
 
     /// Whether these groups have enough seats for the request, of each kind.
     pub(super) fn has_enough(&self, groups: &[u32]) -> bool {
-        !self.closed && self.missing(groups) == 0
+        self.missing(groups) == 0
     }
 
     /// Whether an area can seat the request together.

@@ -41,7 +41,8 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
         let (token, user, offered) = (token.clone(), Bytes::from_slice(user), position == 0);
         Reply::Wait(WaitRecord { token, user, count, offered, position, since: now, until })
     };
-    if check_user_limits(show, user, count, None, 0).is_ok()
+    if !show.waiters.is_closed()
+        && check_user_limits(show, user, count, None, 0).is_ok()
         && let Found::Seats(seats) = Search::new(show, &wish, &[], false).run()
     {
         let reply = record(0, offered_until);
@@ -178,8 +179,8 @@ pub(in crate::seat) fn examine(show: &Show, now: Millis, id: u32) -> Examined {
     let Some(wish) = served_wish(show, now, &queue.wish) else {
         return Examined::InVain { missing: queue.missing };
     };
-    if !queue.looks_at_all() {
-        let missing = still_missing(show, &wish, queue.missing, show.waiters.changed_for(queue));
+    if let Some(changed) = show.waiters.changed_for(queue) {
+        let missing = still_missing(show, &wish, queue.missing, changed);
         if missing > 0 {
             return Examined::InVain { missing };
         }

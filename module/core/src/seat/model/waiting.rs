@@ -31,6 +31,12 @@ pub const MAX_QUEUES: usize = 1000;
 /// The most changed seats that are listed; of more, every wish is searched for among all seats.
 const MAX_CHANGED: usize = 100_000;
 
+/// The most changed seats that a queue looks at one by one. To search all seats takes less time than to look at more.
+const LOOKED_AT: usize = 500;
+
+/// The most queued seats while others may have seats, whose searches leave each of them out.
+const MAX_HIDDEN: usize = 1000;
+
 /// No waiter has a place before this one.
 const FIRST: Place = (Reverse(i32::MAX), 0);
 
@@ -74,19 +80,14 @@ pub struct Queue {
     seen: u64,
     /// Whether free seats may meet the wish that are not queued.
     unsearched: bool,
-    /// Whether the last search found seats: the next looks at all seats too.
-    served: bool,
+    /// Whether nothing is known of earlier searches: there was none, or the last found seats.
+    fresh: bool,
     /// The wish cannot be met before so many seats that it may take have become free; at least 1. Only of a wish that may
     /// split.
     pub(in crate::seat) missing: u32,
 }
 
 impl Queue {
-    /// Whether all seats are to be searched, and not only those that have changed.
-    pub(in crate::seat) fn looks_at_all(&self) -> bool {
-        self.unsearched || self.served
-    }
-
     /// The first waiter who may get a hold.
     fn head(&self) -> Option<(Place, u32)> {
         self.ready.first_key_value().map(|(&place, &id)| (place, id))
@@ -220,15 +221,18 @@ impl Waiters {
         !self.queued.is_empty() && self.queued.contains(&seat)
     }
 
-    /// Whether seats that are free to all may meet a wish that waits, so that nobody else may have any.
+    /// Whether nobody else may have any seat before the list is examined: seats that are free to all may meet a wish that
+    /// waits, or too many seats are queued.
     pub fn is_closed(&self) -> bool {
-        self.unsearched > 0 || self.unserved && self.forbidding > 0
+        self.unsearched > 0 || self.unserved && self.forbidding > 0 || self.queued.len() > MAX_HIDDEN
     }
 
-    /// The seats that have changed since a queue was last examined.
-    pub(in crate::seat) fn changed_for(&self, queue: &Queue) -> &[Seat] {
-        let seen = queue.seen.saturating_sub(self.changed_before) as usize;
-        self.changed.get(seen..).unwrap_or_default()
+    /// The seats that have changed since a queue was last examined; `None` if all seats are to be searched.
+    pub(in crate::seat) fn changed_for(&self, queue: &Queue) -> Option<&[Seat]> {
+        // A queue without a ready waiter may have missed changes.
+        let seen =
+            queue.seen.checked_sub(self.changed_before).filter(|_| !queue.unsearched && !queue.fresh)?;
+        self.changed.get(seen as usize..).filter(|changed| changed.len() <= LOOKED_AT)
     }
 
     /// Seats have become free, or have changed in another way.
@@ -276,7 +280,7 @@ impl Waiters {
     /// The waiter to examine next: the first of a queue that has not seen all changes. `None` once nobody who waits can be
     /// served. O(log queues), and O(1) for each queue that need not be examined.
     pub(in crate::seat) fn next_to_examine(&mut self) -> Option<u32> {
-        let is_to_do = |queue: &Queue| queue.looks_at_all() || !self.changed_for(queue).is_empty();
+        let is_to_do = |queue: &Queue| self.changed_for(queue).is_none_or(|changed| !changed.is_empty());
         let mut heads = self.heads.range((self.next, 0)..);
         let &(place, queue) = heads.find(|&&(_, queue)| is_to_do(&self.queues[queue]))?;
         self.next = place;
@@ -290,7 +294,7 @@ impl Waiters {
     /// A waiter is about to get seats.
     pub(in crate::seat) fn note_served(&mut self, id: u32) {
         let queue = self.table[id].queue;
-        self.queues[queue].served = true;
+        self.queues[queue].fresh = true;
     }
 
     /// No seats meet the wish of a waiter, which `missing` more may do.
@@ -298,7 +302,7 @@ impl Waiters {
         let end = self.changed_before + self.changed.len() as u64;
         let queue = &mut self.queues[self.table[id].queue];
         self.unsearched -= usize::from(queue.unsearched);
-        (queue.seen, queue.unsearched, queue.served, queue.missing) = (end, false, false, missing);
+        (queue.seen, queue.unsearched, queue.fresh, queue.missing) = (end, false, false, missing);
     }
 
     /// No wish that waits can be met. O(1), and O(queues) if queues without a ready waiter were to be searched for.
@@ -319,6 +323,15 @@ impl Waiters {
     fn forget_changed(&mut self) {
         self.changed_before += self.changed.len() as u64;
         self.changed.clear();
+        self.changed.shrink_to(LOOKED_AT);
+    }
+
+    /// Seats have other numbers, or other rules apply: each wish is searched for among all seats, and until then nobody else
+    /// may have any.
+    pub(in crate::seat) fn search_anew(&mut self) {
+        self.forget_changed();
+        self.free_queued();
+        self.search_all(|_| true);
     }
 
     /// Queued seats are free to all. O(1).
@@ -501,6 +514,7 @@ impl Waiters {
         ensure!(forbidding.count() == self.forbidding, "the wishes without orphans are miscounted");
         let is_at_rest = self.changed.is_empty() && self.unsearched == 0;
         ensure!(self.unserved || is_at_rest, "a list that is examined has changed seats");
+        ensure!(self.unserved || self.queued.is_empty(), "seats are queued, and nobody is examined");
         ensure!(waiters > 0 || self.queued.is_empty(), "seats are queued for nobody");
         let wishes: Vec<(u32, Vec<u8>)> =
             self.queues.iter().map(|(id, queue)| (id, encoded(&queue.wish))).collect();
@@ -536,7 +550,7 @@ impl Waiters {
             limited: BTreeMap::new(),
             seen: self.changed_before,
             unsearched: false,
-            served: false,
+            fresh: true,
             missing: 1,
         };
         self.forbidding += usize::from(wish.orphans == Orphans::Forbid);
