@@ -270,9 +270,9 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
         let shown = system.shown();
         (shown.len(), shown.values().filter(|accounts| accounts.len() == 2).count())
     };
-    eventually("all to be told where their accounts are", TIMEOUT, || count(&mut system).0 == INSTANCES);
+    eventually("all to be told where their accounts are", 3 * TIMEOUT, || count(&mut system).0 == INSTANCES);
     book.add("m", 0..2 * INSTANCES);
-    eventually("all to be shown two accounts", TIMEOUT, || count(&mut system) == (INSTANCES, INSTANCES));
+    eventually("all to be shown two accounts", 3 * TIMEOUT, || count(&mut system) == (INSTANCES, INSTANCES));
     eventually("two sessions to listen", TIMEOUT, || {
         system.daemons[0].metric("allot_accounts_listening_sessions") == Some(2.0)
     });
