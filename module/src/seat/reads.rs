@@ -135,10 +135,9 @@ pub(super) fn map(call: &Call<'_>, [_, area]: &[Argument<'_>; 2]) -> Done {
             reply_counts(call.ctx, show, area);
             return Ok(());
         }
-        let rows = venue.area(area).rows.clone();
-        call.ctx.reply_array(rows.len());
+        call.ctx.reply_array(venue.area(area).rows.len());
         let mut text = String::new();
-        for row in rows {
+        for row in venue.rows_in_plan(area) {
             text.clear();
             show.write_map_row(row, &mut text);
             call.ctx.reply_array(2);

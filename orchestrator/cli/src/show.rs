@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use allot_client::{Bucket, ListFilter, Listed, MapRow};
+use allot_tools::seats::PlanOrder;
 use clap::{Args, Subcommand};
 use owo_colors::{AnsiColors, OwoColorize as _};
 use serde_json::{Value, json};
@@ -219,8 +220,10 @@ async fn export(context: &Context, key: &str) -> Result {
     }
     let total: u64 = show.stat(None, None).await?.iter().map(Bucket::all).sum();
     let work = context.work("exporting", total, "seats were written", "the same command begins again");
+    let plan = show.plan().await?;
+    let mut order = PlanOrder::of(&plan)?;
     if out.format == Format::Json {
-        let plan: Value = serde_json::from_str(&show.plan().await?).map_err(anyhow::Error::from)?;
+        let plan: Value = serde_json::from_str(&plan).map_err(anyhow::Error::from)?;
         out.text(&format!("{{\"plan\":{plan},\n\"seats\":"))?;
     }
     let mut done = 0;
@@ -228,7 +231,7 @@ async fn export(context: &Context, key: &str) -> Result {
         let (part, next) = show.list(Listed::Seats, &ListFilter::default(), cursor, PART).await?;
         done += part.len() as u64;
         work.at(done, total);
-        Ok((next, part))
+        Ok((next, order.of_part(part, next == 0)?))
     };
     out.pages(EXPORT, "the show has no seats", page).await?;
     if out.format == Format::Json { out.raw("}\n") } else { Ok(()) }

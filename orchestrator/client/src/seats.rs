@@ -600,7 +600,7 @@ impl SeatStore {
         self.ask(&self.begin("SEAT.PLAN")).await
     }
 
-    /// The rows of an area, the one nearest the stage first.
+    /// The rows of an area, in the order of the plan.
     pub async fn map(&self, area: &str) -> Result<Vec<MapRow>, Error> {
         let rows: Vec<(String, String)> = self.ask(self.begin("SEAT.MAP").arg(area)).await?;
         Ok(rows.into_iter().map(|(label, seats)| MapRow { label, seats }).collect())

@@ -45,10 +45,10 @@ fn seat_that_is_held_changes_its_colour_on_the_open_map() {
 }
 
 #[test]
-fn hall_is_drawn_where_its_plan_says_in_the_order_of_its_numbers() {
+fn hall_is_drawn_where_its_plan_says_in_the_order_of_its_rows() {
     let server = RedisServer::start();
     let row = |label: &str, rank: i32, y: i32| json!({"label": label, "rank": rank, "tier": "t", "seats": "1-3", "at": [0, y], "step": [50, 0]});
-    // The stage is below, so row 2 has the first numbers. The gallery is above the stalls, and is drawn beside them.
+    // The stage is below, so row 2 is sold first, and row 1 is listed first. The gallery is above the stalls, and is drawn beside them.
     let area = |id: &str| json!({"id": id, "rule": "focus", "rows": [row("1", 1, 0), row("2", 2, 100)]});
     let plan = json!({"areas": [area("stalls"), area("gallery")], "focus": [50, 300]});
     create(&server, "show:1", &plan.to_string());
@@ -58,11 +58,11 @@ fn hall_is_drawn_where_its_plan_says_in_the_order_of_its_numbers() {
     let layout = "const { layout } = document.querySelector('.map').view; return";
     assert_eq!(browser.run(&format!("{layout} layout.kind")), "places");
     assert_eq!(browser.run(&format!("{layout} [...layout.x].join(' ')")), "0 1 2 0 1 2 6 7 8 6 7 8");
-    assert_eq!(browser.run(&format!("{layout} [...layout.y].join(' ')")), "2 2 2 0 0 0 2 2 2 0 0 0");
+    assert_eq!(browser.run(&format!("{layout} [...layout.y].join(' ')")), "0 0 0 2 2 2 0 0 0 2 2 2");
     let stages = "layout.shapes.filter((shape) => shape.kind === 'stage').map((shape) => shape.at.join(','))";
     assert_eq!(browser.run(&format!("{layout} {stages}.join(' ')")), "1,6 7,6");
     server.command("SEAT.PICK show:1 ann TTL 60000 TOKEN t SEATS 1 stalls-2-1");
-    browser.wait_for("the held seat", &format!("{STATES} === '211111111111'"), SOON);
+    browser.wait_for("the held seat", &format!("{STATES} === '111211111111'"), SOON);
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

@@ -46,7 +46,7 @@ fn altered_show_goes_on_and_is_the_same_on_replicas_and_after_restarts() {
         .collect();
     assert_eq!(
         map,
-        ["0 ..", "A  s.... ......", "B .  ...", "B hhhh ..s", "A sx.........h", "1 ...................."]
+        ["A  s.... ......", "B .  ...", "0 ..", "A sx.........h", "B hhhh ..s", "1 ...................."]
     );
     assert_eq!(state_of(&mut client, "show", "floor-600"), "free");
     let removed = client.call(&["SEAT.ALTER", "show", r#"{"areas":[{"id":"right","remove_rows":["A"]}]}"#]);

@@ -1,6 +1,6 @@
 //! Random changes of the plan, each made of the show under test, and of the plan of the naive one by hand.
 
-use super::naive::{Naive, Seat, State, sort_rows};
+use super::naive::{Naive, Seat, State};
 use super::rig::{FLAGS, Random, Rig, TIERS, point, put_somewhere};
 use allot_core::seat::plan::{
     self, PartArea, PartLimits, PartRow, PickOrphans, Plan, PlanArea, PlanPart, PlanRow, PlanSeat, PlanSeats,
@@ -245,14 +245,6 @@ fn rearranged(random: &mut Random, area: &mut PlanArea, has_focus: bool) -> Part
 /// A random change of the plan.
 pub(super) fn alter(rig: &mut Rig, random: &mut Random, step: usize) {
     let mut plan = rig.plan.clone();
-    let sort_all = |plan: &mut Plan| {
-        for area in &mut plan.areas {
-            let focus = area.focus.or(plan.focus).filter(|_| area.rule == Rule::Focus);
-            sort_rows(&mut area.rows, focus.map(|point| point.map(f64::from)));
-        }
-    };
-    // Of equal ranks, the earlier row comes first, also after a change of ranks.
-    sort_all(&mut plan);
     let mut request: PlanPart = part("{}");
     match random.below(8) {
         0 => {
@@ -284,7 +276,6 @@ pub(super) fn alter(rig: &mut Rig, random: &mut Random, step: usize) {
             request.areas.push(change);
         }
     }
-    sort_all(&mut plan);
     let has_rows = plan.areas.iter().all(|area| area.standing.is_some() || !area.rows.is_empty());
     let altered = if has_rows { rig.naive.altered(&plan) } else { Err(Code::Err) };
     let expected = altered.map(|naive| {

@@ -64,15 +64,15 @@ fn curved_row_is_read_point_by_point() {
 }
 
 #[test]
-fn plan_keeps_places_and_the_nearest_row_first() {
+fn plan_keeps_places_and_the_order_of_its_rows() {
     let rows =
         vec![row("back", 1, [0.5, 9.25], [0.1, 0.0], "1-3"), row("front", 2, [0.5, 1.0], [0.1, 0.0], "1-3")];
     let show = House::new(&hall([0.0, 0.0], &rows)).show;
     let plan = show.plan();
     let labels: Vec<&str> = plan.areas[0].rows.iter().map(|row| row.label.as_str()).collect();
-    assert_eq!(labels, ["front", "back"]);
-    assert_eq!(plan.areas[0].rows[1].at, Some([0.5, 9.25]));
-    assert_eq!(plan.areas[0].rows[1].step, Some([0.1, 0.0]));
+    assert_eq!(labels, ["back", "front"]);
+    assert_eq!(plan.areas[0].rows[0].at, Some([0.5, 9.25]));
+    assert_eq!(plan.areas[0].rows[0].step, Some([0.1, 0.0]));
     assert_eq!(Show::decode(&show.encode()).unwrap().plan(), plan);
 }
 
@@ -285,7 +285,7 @@ fn least_distance(show: &Show, n: usize) -> Option<u64> {
     let (plan, venue) = (show.plan(), show.venue());
     let focus = plan.focus.unwrap().map(f64::from);
     let mut all: Vec<(bool, u64)> = Vec::new();
-    for (row, number) in plan.areas[0].rows.iter().zip(venue.rows()) {
+    for (row, number) in plan.areas[0].rows.iter().zip(venue.rows_in_plan(0)) {
         let positions = venue.positions_of(number);
         let points = points_of(row, positions.len());
         let is_free = |at: Option<usize>| {
@@ -324,7 +324,8 @@ fn chosen_run_is_the_nearest_free_one_in_every_state_of_sale() {
             let row = venue.row_of(first);
             let (plan, positions) = (house.show.plan(), venue.positions_of(row));
             let at = (first - positions.start) as usize;
-            let points = points_of(&plan.areas[0].rows[row as usize], positions.len());
+            let place = venue.rows_in_plan(0).position(|other| other == row).unwrap();
+            let points = points_of(&plan.areas[0].rows[place], positions.len());
             let focus = plan.focus.unwrap().map(f64::from);
             assert_eq!(distance(&points[at..at + count], focus), expected, "seed {seed}, step {step}: {got}");
             chosen += 1;

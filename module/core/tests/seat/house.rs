@@ -113,8 +113,11 @@ impl House {
         self.ask(&Request::Alter(part))
     }
 
+    /// The rows as `SEAT.MAP` draws them.
     pub(super) fn map(&self) -> String {
-        let rows = self.show.venue().rows().map(|row| {
+        let venue = self.show.venue();
+        let rows = (0..venue.areas().len() as u32).flat_map(|area| venue.rows_in_plan(area));
+        let rows = rows.map(|row| {
             let mut line = String::new();
             self.show.write_map_row(row, &mut line);
             line

@@ -209,7 +209,7 @@ pub fn distance(points: &[[f64; 2]], focus: [f64; 2]) -> u64 {
 }
 
 /// Puts rows in the order in which they are numbered: by rank, or with the rule `focus` the nearest first.
-pub fn sort_rows(rows: &mut [PlanRow], focus: Option<[f64; 2]>) {
+fn sort_rows(rows: &mut [PlanRow], focus: Option<[f64; 2]>) {
     rows.sort_by_key(|row| (focus.map(|focus| nearest(&points_of(row, positions(row)), focus)), row.rank));
 }
 

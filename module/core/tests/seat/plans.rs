@@ -46,6 +46,36 @@ fn ties_of_rank_are_in_plan_order() {
 }
 
 #[test]
+fn map_and_plan_show_rows_in_the_order_of_the_plan() {
+    let row = |label: &str, rank: i32, seats: &str| json!({"label": label, "rank": rank, "tier": "t", "seats": seats});
+    let rows = [row("C", 3, "1-3"), row("A", 1, "1"), row("D", 3, "1-4"), row("B", 2, "1-2")];
+    let plan = json!({"areas": [{"id": "a", "rows": rows}], "limits": {"holds_per_user": 0}});
+    let mut show = House::new(&plan);
+    assert_eq!(show.hold(wish("u", 1)), "a-A-1");
+    assert_eq!(show.map(), ".../h/..../..");
+    let labels = |show: &Show| {
+        let rows = show.plan().areas.remove(0).rows.into_iter();
+        rows.map(|row| row.label).collect::<String>()
+    };
+    assert_eq!(labels(&show.show), "CADB");
+    assert_eq!(labels(&Show::decode(&show.show.encode()).unwrap()), "CADB");
+    // A plan with the same ranks and another order of rows is another plan.
+    let again = Show::open(&show.show.plan_json(), 0).unwrap();
+    assert_eq!(again.plan_json(), show.show.plan_json());
+    let mut sorted = plan.clone();
+    sorted["areas"][0]["rows"].as_array_mut().unwrap().swap(0, 1);
+    assert_ne!(Show::open(&sorted.to_string(), 0).unwrap().plan_json(), again.plan_json());
+    // A row that is put keeps the place of the former one, or comes last. A new rank moves no row.
+    let part = json!({"areas": [{"id": "a", "remove_rows": ["D"], "rows": [{"label": "C", "rank": 0}],
+        "put_rows": [row("E", -1, "1-5"), row("A", 9, "1-2"), row("D", 1, "1")]}]});
+    assert_eq!(show.alter(&part), Ok(Reply::Ok));
+    assert_eq!((show.map().as_str(), labels(&show.show).as_str()), (".../h./../...../.", "CABED"));
+    assert_eq!(show.alter(&json!({"remove_seats": ["a-B-1", "a-C-1", "a-C-2", "a-C-3"]})), Ok(Reply::Ok));
+    assert_eq!((show.map().as_str(), labels(&show.show).as_str()), ("h./ ./...../.", "ABED"));
+    assert_eq!(show.show.check(), Ok(()));
+}
+
+#[test]
 fn a_plan_beyond_the_limits_is_refused() {
     let wide =
         json!({"areas": [{"id": "a", "rows": [{"label": "1", "rank": 1, "tier": "t", "seats": "1-4097"}]}]});

@@ -279,6 +279,11 @@ impl Rig {
             let name = block.map(|block| block.name.as_bytes()).filter(|name| !name.is_empty());
             assert_eq!(record.block.as_deref(), name, "{}", seat.id);
         }
+        let rows = |plan: &Plan| {
+            let rows = plan.areas.iter().map(|area| area.rows.iter().map(|row| row.label.clone()).collect());
+            rows.collect::<Vec<Vec<String>>>()
+        };
+        assert_eq!(rows(&self.show.plan()), rows(&self.plan), "the order of the plan");
         assert!(!self.naive.could_serve(), "seats that are free to all meet a wish that waits");
         let waiting: Vec<&[u8]> = self.naive.waiters.iter().map(|waiter| &waiter.token[..]).collect();
         let (waiters, _) = self.show.list_waiters(Filter::default(), 0, u32::MAX, self.now);

@@ -75,7 +75,7 @@ export class Show {
       }
       const area = { id: planned.id, name: planned.name || planned.id, priority: planned.priority ?? 1, rows: [],
         start: states.length, end: 0, widest: 0, seats: 0, focus: planned.focus };
-      // The server names the rows in the order in which their positions are numbered.
+      // SEAT.PLAN and SEAT.MAP list the rows in one order.
       planned.rows.forEach((row, place) => {
         const seats = positions(row);
         const drawn = map.areas[at]?.[place] ?? "";

@@ -7,6 +7,7 @@ pub mod draft;
 mod focus;
 pub mod places;
 mod plan;
+mod plan_order;
 mod pretix;
 pub mod side;
 mod stage;
@@ -18,6 +19,7 @@ use clap::ValueEnum;
 
 pub use create::{create, hash_tag};
 use draft::Draft;
+pub use plan_order::PlanOrder;
 
 use crate::table::Problems;
 

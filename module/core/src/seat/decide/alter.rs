@@ -121,12 +121,12 @@ fn remove_seats(venue: &Venue, areas: &mut [PlanArea], ids: &[String]) -> Result
         }
         by_row.entry(row).or_default().push(seat - venue.base(row));
     }
-    for (row, positions) in by_row {
-        let number = venue.area_of(row);
-        let area = areas.get_mut(number as usize);
-        // In the normal form, the rows are in the order of their numbers.
-        let row = area.and_then(|area| area.rows.get_mut((row - venue.area(number).rows.start) as usize));
-        let Some(row) = row.expected("a row of the venue is in the plan") else { continue };
+    let numbered = areas
+        .iter_mut()
+        .zip(0..)
+        .flat_map(|(area, number)| area.rows.iter_mut().zip(venue.rows_in_plan(number)));
+    for (row, number) in numbered {
+        let Some(positions) = by_row.remove(&number) else { continue };
         let mut seats = listed(row, "remove_seats")?;
         for position in positions {
             match seats.get_mut(position as usize) {
@@ -136,6 +136,7 @@ fn remove_seats(venue: &Venue, areas: &mut [PlanArea], ids: &[String]) -> Result
         }
         (row.tier, row.seats) = (None, PlanSeats::List(seats));
     }
+    invariant!(by_row.is_empty(), "a row of the venue is in the plan");
     let has_seat = |row: &PlanRow| match &row.seats {
         PlanSeats::List(seats) => seats.iter().any(Option::is_some),
         PlanSeats::Short(_) => true,

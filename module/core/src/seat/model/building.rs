@@ -114,7 +114,7 @@ impl Venue {
                     "says where some of its rows are; write at and step, or points, for all or for none";
                 return Err(wrong(&place, what));
             }
-            venue.add_area(area, first);
+            venue.add_area(area, first, &drafts);
             all_drafts.push(drafts);
         }
         venue.seats = drafting.seats as u32;
@@ -140,7 +140,15 @@ impl Venue {
     }
 
     /// Adds an area, with the rows from `first` on.
-    fn add_area(&mut self, area: &PlanArea, first: Row) {
+    fn add_area(&mut self, area: &PlanArea, first: Row, drafts: &[Draft<'_>]) {
+        let places = drafts.iter().filter_map(|draft| Some(draft.plan?.0));
+        let mut rows: Vec<(usize, Row)> = places.zip(first..).collect();
+        let planned = if rows.is_sorted() {
+            Box::default()
+        } else {
+            rows.sort_unstable();
+            rows.into_iter().map(|(_, row)| row).collect()
+        };
         self.area_by_id.insert(area.id.as_bytes(), self.areas.len() as Area);
         self.areas.push(AreaInfo {
             id: area.id.as_str().into(),
@@ -150,6 +158,7 @@ impl Venue {
             focus: area.focus,
             frame: self.places.frame(first..self.rows.len() as Row),
             rows: first..self.rows.len() as Row,
+            planned,
             standing: area.standing.is_some(),
         });
     }

@@ -4,7 +4,7 @@ use super::claims::{Claims, MAX_ADDED, Stage};
 use super::index::Runs;
 use super::kind::Kind;
 use super::state::{Bucket, Owner, Show};
-use super::venue::{Seat, Venue};
+use super::venue::{Area, Row, Seat, Venue};
 use crate::ensure;
 use crate::shared::invariant::{Checked, Contradiction};
 use hashbrown::HashMap;
@@ -265,7 +265,15 @@ impl Venue {
             ensure!(next as usize <= self.rows.len(), "area {area} has rows up to {next}");
             let other = info.rows.clone().find(|&row| self.area_of(row) as usize != area);
             ensure!(other.is_none(), "row {other:?} of area {area} is of another");
-            let order = info.rows.clone().map(|row| (self.least_distance(row), self.rank(row)));
+            let mut places: Vec<(Row, usize)> = self.rows_in_plan(area as Area).zip(0..).collect();
+            places.sort_unstable();
+            let has_each = places.iter().map(|&(row, _)| row).eq(info.rows.clone());
+            ensure!(has_each, "the plan of area {area} has other rows than {:?}", info.rows);
+            ensure!(
+                info.planned.is_empty() || !info.planned.is_sorted(),
+                "the rows of area {area} are numbered as in the plan, and listed"
+            );
+            let order = places.iter().map(|&(row, place)| (self.least_distance(row), self.rank(row), place));
             ensure!(order.is_sorted(), "the rows of area {area} are not in order");
         }
         ensure!(next as usize == self.rows.len(), "row {next} is of no area");
@@ -453,6 +461,8 @@ mod tests {
             |show| show.venue.seats += 1,
             |show| show.venue.positions -= 1,
             |show| show.venue.areas[0].rows.end = 1,
+            |show| show.venue.areas[0].planned = [1, 1].into(),
+            |show| show.venue.areas[0].planned = [0, 1].into(),
             |show| show.venue.rows[0].area = 1,
             |show| show.venue.rows[0].rank = 3,
             |show| show.venue.rows[1].base += 1,

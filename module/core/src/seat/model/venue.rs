@@ -69,6 +69,8 @@ pub struct AreaInfo {
     pub(in crate::seat) frame: Option<Frame>,
     /// Its rows, in the order of their numbers.
     pub rows: Range<Row>,
+    /// Its rows in the order of the plan; empty if they are numbered in this order.
+    pub(in crate::seat) planned: Box<[Row]>,
     /// Whether its seats are standing places, see `standing`.
     pub standing: bool,
 }
@@ -180,7 +182,7 @@ impl NumberedNames {
 }
 
 impl Venue {
-    /// The plan of this venue in its normal form: rows in the order of their numbers, and the short form of rows where possible.
+    /// The plan of this venue in its normal form: the names of areas, and the short form of rows where possible.
     pub fn areas_as_plan(&self) -> Vec<PlanArea> {
         self.areas.iter().enumerate().map(|(number, area)| self.area_as_plan(number as Area, area)).collect()
     }
@@ -194,7 +196,7 @@ impl Venue {
             let standing = Some(self.positions_in(number).len() as u32);
             return PlanArea { id, name, priority, rule, standing, tier, focus, rows: Vec::new() };
         }
-        let rows = area.rows.clone().map(|row| self.row_as_plan(row)).collect();
+        let rows = self.rows_in_plan(number).map(|row| self.row_as_plan(row)).collect();
         PlanArea { id, name, priority, rule, standing: None, tier: None, focus, rows }
     }
 
@@ -357,6 +359,13 @@ impl Venue {
     pub fn area_called(&self, id: &[u8]) -> Option<Area> {
         self.area_by_id
             .find(id, |area| self.areas.get(area as usize).is_some_and(|area| area.id.as_bytes() == id))
+    }
+
+    /// The rows of an area in the order of the plan.
+    pub fn rows_in_plan(&self, area: Area) -> impl Iterator<Item = Row> {
+        let info = self.area(area);
+        let numbered = if info.planned.is_empty() { info.rows.clone() } else { 0..0 };
+        numbered.chain(info.planned.iter().copied())
     }
 
     /// Number of rows.
@@ -529,6 +538,7 @@ impl Venue {
         };
         self.areas.capacity() * size_of::<AreaInfo>()
             + self.areas.iter().map(|area| area.id.len() * 2 + area.name.len() + 64).sum::<usize>()
+            + self.areas.iter().map(|area| area.planned.len() * size_of::<Row>()).sum::<usize>()
             + self.rows.capacity() * size_of::<RowInfo>()
             + self.layouts.capacity() * size_of::<Layout>()
             + self.layouts.iter().map(layout).sum::<usize>()
