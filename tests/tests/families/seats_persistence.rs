@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use allot_core::seat::{Event, Show, decide_due};
+use allot_core::shared::machine::FollowUp;
 use allot_tests::raw::read_reply;
 use allot_tests::seat_workload::{LONG_TTL_MS, events_of};
 use allot_tests::shows::{
@@ -133,6 +134,13 @@ fn an_append_only_file_cut_anywhere_gives_a_state_that_there_was() {
             let now = clock(&mut client);
             for event in decide_due(&expected, now, usize::MAX) {
                 expected.apply(now, &event);
+            }
+            loop {
+                match expected.follow_up(now) {
+                    FollowUp::Event(event) => expected.apply(now, &event),
+                    FollowUp::Continue => {}
+                    FollowUp::Done => break,
+                }
             }
             (0..).zip(expected.venue().areas()).all(|(number, area)| {
                 let map = client.call(&["SEAT.MAP", "show", &area.id]);
