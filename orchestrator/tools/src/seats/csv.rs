@@ -180,7 +180,7 @@ mod tests {
         );
         draft.look_at(Some([0.5, 0.0]));
         let plan = draft.build().unwrap().plan_json();
-        assert!(plan.contains(r#""rule":"focus","rows":[{"label":"2","rank":1"#), "{plan}");
+        assert!(plan.contains(r#""rule":"focus","rows":[{"label":"1","rank":2"#), "{plan}");
         assert!(plan.contains(r#""focus":[0.5,0.0]"#), "{plan}");
         let wrong = read("area,row,seat,tier,x,y\na,1,1,t,0,\na,1,2,t,one,9\n").unwrap_err();
         assert!(

@@ -63,7 +63,7 @@ async fn show_is_altered_while_it_is_open() {
         .unwrap();
     let rows: Vec<(String, String)> =
         show.map("box").await.unwrap().into_iter().map(|row| (row.label, row.seats)).collect();
-    assert_eq!(rows, [("2".into(), "...".into()), ("1".into(), "hh. ".into())]);
+    assert_eq!(rows, [("1".into(), "hh. ".into()), ("2".into(), "...".into())]);
     let refused = show.alter(r#"{"remove_seats":["box-1-1"]}"#).await.unwrap_err();
     assert!(matches!(refused, Error::Refused { .. }) && refused.to_string().contains("box-1-1"), "{refused}");
     assert_eq!(show.confirm("t", None).await.unwrap(), 2);
