@@ -123,6 +123,23 @@ fn waiting_list_moves_to_a_replica_that_takes_over() {
 }
 
 #[test]
+fn seats_for_which_nobody_waits_are_found_on_a_replica() {
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    let row = |label, tier| format!(r#"{{"label":"{label}","rank":1,"tier":"{tier}","seats":"1-2"}}"#);
+    let rows = format!("{},{}", row("A", "gold"), row("B", "silver"));
+    create(&master, "show", &format!(r#"{{"areas":[{{"id":"a","rows":[{rows}]}}]}}"#));
+    let mut client = master.raw();
+    client.words("SEAT.HOLD show bob 2 TTL 600000 TIER gold TOKEN b");
+    client.words("SEAT.WAIT show ann 2 TTL 600000 OFFER 60000 TIER gold TOKEN a");
+    // Once the replica has a snapshot, nothing tells it that the master has examined the list.
+    replica.replica_of(&master);
+    replica.wait_replica_synced();
+    let find = |tier| replica.raw().words(&format!("SEAT.FIND show 2 TIER {tier}")).array().len();
+    assert_eq!((find("silver"), find("gold")), (1, 0));
+    no_internal_errors(&replica);
+}
+
+#[test]
 fn wait_is_read_by_its_token_and_does_not_begin_again_after_a_restart() {
     let server = RedisServer::start();
     sold_out(&server, 600_000);
