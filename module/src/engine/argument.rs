@@ -110,12 +110,7 @@ impl<'a> Argument<'a> {
         list.map(|list| (*value, list))
     }
 
-    /// The pairs of a block that may be given several times.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        self.each::<2>().map(|[first, second]| (first, second))
-    }
-
-    /// The `N` words of each time that a block is given.
+    /// The `N` words of each time that a block is given, which may be given several times.
     pub(crate) fn each<const N: usize>(&self) -> impl Iterator<Item = [&'a [u8]; N]> {
         let (words, places) = (self.words, Places(self.number as u64));
         places.iter().filter_map(|place| words.get(place..place + N)?.try_into().ok())

@@ -202,7 +202,7 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
 pub(super) fn wish_of<'a>(
     [count, tier, areas, adjacent, orphans, flags, needs, preferred, from]: [&Argument<'a>; 9],
 ) -> Result<NamedWish<'a>, Refusal> {
-    let needs = needs.pairs().map(|(count, flag)| {
+    let needs = needs.each::<2>().map(|[count, flag]| {
         let number = integer(count).and_then(|count| u32::try_from(count).ok());
         let not_a_number = || Refusal::new(Code::Err, format!("{} is not a number of seats", quoted(count)));
         Ok(Need { count: number.ok_or_else(not_a_number)?, flag })
