@@ -368,7 +368,7 @@ impl World for Small {
 }
 
 #[test]
-fn live_call_keeps_its_number_whatever_a_failover_loses() {
+fn live_call_keeps_its_number_after_any_loss_of_a_failover() {
     let explored = explore(Limits::to(5), vec![("a pool of two free numbers", Small::new(1))]);
     explored.found_nothing_in(10_000);
 }

@@ -223,7 +223,7 @@ impl World for Small {
 }
 
 #[test]
-fn nobody_waits_for_free_seats_whatever_a_failover_loses() {
+fn nobody_waits_for_free_seats_after_any_loss_of_a_failover() {
     let explored = explore(Limits::to(6), vec![("a show of two free seats", Small::new(1))]);
     explored.found_nothing_in(5000);
 }
