@@ -198,8 +198,8 @@ fn soak(short: u8, long: u8) -> u8 {
 
 #[test]
 fn invariants_hold_with_moves_incarnations_and_deposed_schedulers() {
-    let bounds = Bounds { epochs: soak(3, 4), incarnations: 2, moves: true, leases: false, schedulers: 2 };
-    visit_all(bounds, Policy::Earliest, 1_300_000);
+    let bounds = Bounds { epochs: soak(2, 4), incarnations: 2, moves: true, leases: false, schedulers: 2 };
+    visit_all(bounds, Policy::Earliest, 57_000);
 }
 
 #[test]
