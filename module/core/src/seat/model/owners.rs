@@ -12,7 +12,7 @@ pub(in crate::seat) const FREE: u32 = u32::MAX;
 /// taken from the first one on.
 #[derive(Clone, Debug)]
 pub(in crate::seat) struct Owners {
-    /// Chunks of `CHUNK` positions; `None` while all of a chunk are free.
+    /// Chunks of `CHUNK` positions, the last one of as many as are left; `None` while all of a chunk are free.
     chunks: Box<[Option<Box<[u32]>>]>,
     positions: usize,
 }
@@ -49,7 +49,8 @@ impl Owners {
             for (at, len) in [(0, in_first), (in_first, 64 - in_first)] {
                 let (chunk, place) = ((begin + at) / CHUNK, (begin + at) % CHUNK);
                 let Some(Some(owners)) = self.chunks.get(chunk) else { continue };
-                let owners = owners.get(place..place + len).unwrap_or_default().iter().enumerate();
+                let behind = owners.get(place..).unwrap_or_default();
+                let owners = behind.get(..len).unwrap_or(behind).iter().enumerate();
                 let taken = owners.fold(0, |taken, (bit, &owner)| taken | u64::from(owner != FREE) << bit);
                 *word &= !taken.checked_shl(at as u32).unwrap_or(0);
             }
@@ -59,8 +60,10 @@ impl Owners {
     /// Changes the owner of a position. Returns whether there is such a position. O(1).
     #[inline]
     pub(in crate::seat) fn set(&mut self, seat: Seat, owner: u32) -> bool {
-        let chunk = self.chunks.get_mut(seat as usize / CHUNK).filter(|_| (seat as usize) < self.positions);
-        let chunk = chunk.map(|chunk| chunk.get_or_insert_with(|| vec![FREE; CHUNK].into()));
+        let number = seat as usize / CHUNK;
+        let left = self.positions.saturating_sub(number * CHUNK);
+        let chunk = self.chunks.get_mut(number);
+        let chunk = chunk.map(|chunk| chunk.get_or_insert_with(|| vec![FREE; left.min(CHUNK)].into()));
         let slot = chunk.and_then(|chunk| chunk.get_mut(seat as usize % CHUNK));
         slot.is_some_and(|slot| {
             *slot = owner;
@@ -70,8 +73,8 @@ impl Owners {
 
     /// Bytes allocated.
     pub(in crate::seat) fn allocated(&self) -> usize {
-        let taken = self.chunks.iter().flatten().count();
-        self.chunks.len() * size_of::<Option<Box<[u32]>>>() + taken * CHUNK * size_of::<u32>()
+        let positions: usize = self.chunks.iter().flatten().map(|chunk| chunk.len()).sum();
+        self.chunks.len() * size_of::<Option<Box<[u32]>>>() + positions * size_of::<u32>()
     }
 }
 
@@ -94,5 +97,13 @@ mod tests {
             assert!((0..1280).all(|bit| is_set(&words, bit) == (model[7 + bit] == FREE)), "{seat}");
         }
         assert!(Owners::new(1300).allocated() * 10 < owners.allocated());
+    }
+
+    #[test]
+    fn small_show_has_no_owners_of_positions_that_it_lacks() {
+        let mut owners = Owners::new(50);
+        let before = owners.allocated();
+        assert!(owners.set(49, 7) && !owners.set(50, 7) && !owners.set(512, 7));
+        assert_eq!(owners.allocated() - before, 200);
     }
 }
