@@ -271,10 +271,17 @@ impl Look<'_> {
     fn scattered(&self) -> Vec<Place> {
         let all = self.all();
         let needs = !self.wish.needs.is_empty();
-        let groups = |areas: &[usize]| self.fewest(areas, self.wish.count).map(|(groups, _)| groups);
-        let can = |area: usize| self.enough(&[area]) && (needs || groups(&[area]) == groups(&all));
+        let fewest = |areas: &[usize]| self.fewest(areas, self.wish.count);
+        let groups = fewest(&all).map(|(groups, _)| groups);
+        let least = |area: usize| {
+            if needs || !self.enough(&[area]) {
+                return self.enough(&[area]).then_some(0);
+            }
+            fewest(&[area]).filter(|&(own, _)| Some(own) == groups).map(|(_, least)| least)
+        };
         for level in self.levels() {
-            if let Some(area) = self.whose_turn(&level, can) {
+            let best = level.iter().filter_map(|&area| least(area)).max();
+            if let Some(area) = self.whose_turn(&level, |area| best.is_some() && least(area) == best) {
                 return self.scattered_in(area);
             }
         }

@@ -50,6 +50,15 @@ fn areas_are_combined_if_that_makes_fewer_groups() {
 }
 
 #[test]
+fn area_that_leaves_nobody_alone_comes_before_one_whose_turn_it_is() {
+    let area = |id: &str, rows: &[&str]| area(id, 1, "ltr", rows);
+    let plan = json!({"areas": [area("x", &["....", ".."]), area("y", &["...", "..."])]});
+    assert_eq!(House::new(&plan).hold(wish("u", 6)), "y-1-1 y-1-2 y-1-3 y-2-1 y-2-2 y-2-3");
+    let plan = json!({"areas": [area("x", &["....", "."]), area("y", &["...", ".."])]});
+    assert_eq!(House::new(&plan).hold(wish("u", 5)), "y-1-1 y-1-2 y-1-3 y-2-1 y-2-2");
+}
+
+#[test]
 fn halves_of_a_row_lie_side_by_side() {
     // Two rows of rank 1: the left half and the right half.
     let rows = [("A", 1, "... "), ("A.2", 1, " ..."), ("B", 2, "...    "), ("C", 3, "...    ")];

@@ -10,6 +10,7 @@ use crate::seat::plan::Rule;
 use crate::seat::state::Show;
 use crate::seat::venue::{Row, Seat};
 use crate::seat::wish::{Adjacent, NumberedWish, Orphans, Part};
+use std::cmp::Reverse;
 
 /// One search: the request, and the rows that it reads.
 pub(in crate::seat) struct Search<'a> {
@@ -55,9 +56,9 @@ impl<'a> Search<'a> {
         Self { wish, count: wish.count as usize, rows, parts, also: None }
     }
 
-    /// As `for_waiter`, for a search that only looks at single rows of buckets.
-    pub(super) fn one_by_one(show: &'a Show, wish: &'a NumberedWish) -> Self {
-        let (rows, parts) = Rows::one_by_one(show, wish);
+    /// As `for_waiter`, for a search that only looks at single rows of buckets; with `all_seats`, as if every seat were free.
+    pub(super) fn one_by_one(show: &'a Show, wish: &'a NumberedWish, all_seats: bool) -> Self {
+        let (rows, parts) = Rows::one_by_one(show, wish, all_seats);
         Self { wish, count: wish.count as usize, rows, parts, also: None }
     }
 
@@ -141,17 +142,25 @@ impl<'a> Search<'a> {
         Some(self.scattered_in(area))
     }
 
-    /// Step 9: in one area, if one seats the party in as few groups as all areas together; otherwise over several.
+    /// Step 9: in one area, if one seats the party in as few groups as all areas together; otherwise over several. Of the
+    /// areas of a level that do, in one whose smallest group is as large as possible.
     fn scattered(&self, candidates: &[u32]) -> Seats {
         let split = if self.parts.is_empty() { self.rows.split(candidates, self.count) } else { None };
-        let fewest = split.as_ref().map(|split| split.longest.len());
-        let can = |area: &[u32]| {
-            let own = || self.rows.split(area, self.count).map(|split| split.longest.len());
-            self.has_enough(area) && (fewest.is_none() || own() == fewest)
+        // The size of the smallest group in an area that can seat the party; 0 for a party with needs.
+        let least = |area: &[u32]| match &split {
+            _ if !self.has_enough(area) => None,
+            None => Some(0),
+            Some(all) => {
+                let own = self.rows.split(area, self.count)?;
+                (own.longest.len() == all.longest.len()).then_some(own.least)
+            }
         };
-        let one = self.rows.levels(candidates).find_map(|level| self.whose_turn(level, can));
+        let one = self.rows.levels(candidates).find_map(|level| {
+            let areas = self.rows.areas(level).filter_map(|area| Some((least(area)?, area)));
+            areas.min_by_key(|&(least, area)| (Reverse(least), self.last_turn(area)))
+        });
         match (one, split) {
-            (Some(area), _) => self.scattered_in(area),
+            (Some((_, area)), _) => self.scattered_in(area),
             (None, Some(split)) => self.rows.in_order(candidates, split),
             (None, None) => self.scattered_over(candidates),
         }
