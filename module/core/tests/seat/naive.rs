@@ -451,7 +451,7 @@ impl Naive {
         Some(token)
     }
 
-    /// Whether the show has too few seats for a wish, or the user has bought too many.
+    /// Whether the show has too few seats for a wish, or none where it wants them, or the user has bought too many.
     pub fn can_never_have(&self, user: &[u8], wish: &Wish) -> bool {
         let of_wish = |&place: &Place| {
             let is_in = wish.areas.is_empty() || wish.areas.contains(&self.areas[place.0].id);
@@ -461,6 +461,18 @@ impl Naive {
         let bought: usize = tokens.map(|(token, _)| self.seats_of(token).len()).sum();
         self.places().filter(of_wish).count() < wish.count
             || self.seats_per_user > 0 && bought + wish.count > self.seats_per_user
+            || wish.from.is_none() && !self.could_meet_empty(wish)
+    }
+
+    /// Whether the show could meet a wish if nobody had a seat.
+    fn could_meet_empty(&self, wish: &Wish) -> bool {
+        let mut empty = self.clone();
+        let rows = empty.areas.iter_mut().flat_map(|area| &mut area.rows);
+        for seat in rows.flatten().flatten() {
+            (seat.state, seat.block) = (State::Free, None);
+        }
+        let wish = Wish { orphans: Orphans::Allow, ..wish.clone() };
+        matches!(empty.search(&wish, None), Outcome::Seats(_))
     }
 
     /// The seats in this state.

@@ -2,7 +2,7 @@
 
 use super::house::{House, wish};
 use allot_core::seat::list::Filter;
-use allot_core::seat::request::{Hold, Orphans, Replace, Request, Wait, Wish};
+use allot_core::seat::request::{Adjacent, Hold, NamedWish, Need, Orphans, Replace, Request, Wait, Wish};
 use allot_core::seat::{Event, Reply, Show, WaitRecord, decide, decide_due};
 use allot_core::shared::machine::FollowUp;
 use allot_core::shared::refusal::{Code, Refusal};
@@ -630,4 +630,39 @@ fn wish_that_can_never_be_met_does_not_join_the_list() {
     assert!(!house.wait("ann", gold(2), 0).unwrap().offered, "a live hold may end");
     house.confirm("t", None).unwrap();
     assert_eq!(refused(&mut house, "ann", gold(2)), "LIMIT user 'ann' may have 3 seats and has bought 2");
+}
+
+#[test]
+fn wish_for_which_the_show_has_no_such_seats_does_not_join_the_list() {
+    let seat = |label: u32, flags: &[&str]| json!({"label": label.to_string(), "flags": flags});
+    let front = [seat(1, &["w"]), seat(2, &[]), seat(3, &[]), seat(4, &[])];
+    let back = [seat(1, &[]), seat(2, &[]), seat(3, &["w"])];
+    let plan = json!({"areas": [{"id": "a", "rows": [
+        {"label": "1", "rank": 1, "tier": "gold", "seats": front},
+        {"label": "2", "rank": 2, "tier": "gold", "seats": back}]}], "limits": {"holds_per_user": 0}});
+    let wait = |wish: NamedWish<'static>| {
+        let mut house = House::new(&plan);
+        house.pick("bob", "t", &["a-1-2", "a-1-3", "a-2-1"]).unwrap();
+        let token = TokenChoice { token: b"token", chosen: true };
+        let hold = Hold { user: b"ann", token, wish, ..gold(1) };
+        let answer = house.step(&Request::Wait(Wait { hold, offer: 100, priority: 0 }));
+        answer.err().map(|refusal| refusal.to_string())
+    };
+    let require = |count| Wish { adjacent: Adjacent::Require, ..gold(count).wish };
+    let flagged = |wish| NamedWish { flags: vec![b"w"], ..wish };
+    let need = |least| Wish { needs: vec![Need { flag: &b"w"[..], count: least }], ..gold(3).wish };
+    let few =
+        |count| Some(format!("LIMIT the show has fewer than {count} seats of the kinds that are wanted"));
+    let apart = |count| {
+        Some(format!("LIMIT no row of the show has {count} seats side by side of the kinds that are wanted"))
+    };
+    assert_eq!([wait(gold(5).wish), wait(gold(6).wish)], [None, few(6)], "flagged seats are not for all");
+    assert_eq!([wait(flagged(gold(7).wish)), wait(require(3))], [None, None]);
+    assert_eq!(
+        [wait(require(4)), wait(flagged(require(4))), wait(flagged(require(5)))],
+        [apart(4), None, apart(5)]
+    );
+    assert_eq!([wait(need(2)), wait(need(3))], [None, few(3)]);
+    // A pair would strand one of three seats now, and not when another person has bought one.
+    assert_eq!(wait(Wish { orphans: Orphans::Forbid, ..require(2) }), None);
 }

@@ -1,6 +1,7 @@
 //! What seats that have changed mean for a wish that waits. All other seats did not meet it before, so they are not looked
 //! at again: seats side by side lie in a row with a changed seat, and a party that may split needs a number of seats.
 
+use super::rows::candidates;
 use super::search::Search;
 use crate::seat::bits;
 use crate::seat::state::Show;
@@ -40,7 +41,7 @@ fn is_in_areas(show: &Show, wish: &NumberedWish, row: Row) -> bool {
 
 /// Whether one of the rows of these seats seats the party, or a standing area does.
 fn has_together(show: &Show, wish: &NumberedWish, changed: impl Iterator<Item = Seat>) -> bool {
-    let search = Search::one_by_one(show, wish);
+    let search = Search::one_by_one(show, wish, false);
     let seats_party = |row: Row, bucket: u32, strip: u32| {
         let info = show.bucket_at(bucket);
         if wish.tier.is_some_and(|tier| tier != info.tier) {
@@ -55,6 +56,31 @@ fn has_together(show: &Show, wish: &NumberedWish, changed: impl Iterator<Item = 
     let rows = changed.map(|seat| show.venue.row_of(seat));
     let mut rows = rows.filter(|&row| last.replace(row) != Some(row) && is_in_areas(show, wish, row));
     rows.any(|row| show.strips_of(row).iter().any(|&(bucket, strip)| seats_party(row, bucket, strip)))
+}
+
+/// Why the show could not meet the wish even if all its seats were free; `None` if it could. O(rows of the wish's tier and
+/// areas) if it could not; if it could, O(rows before one that fits).
+pub(super) fn why_never(show: &Show, wish: &NumberedWish) -> Option<String> {
+    // A row in which the party would strand a seat may be the right one when others have bought in it.
+    let wish = &NumberedWish { orphans: Orphans::Allow, ..wish.clone() };
+    let (search, buckets) = (Search::one_by_one(show, wish, true), candidates(show, wish));
+    if !search.has_enough(&buckets) {
+        return Some(format!("the show has fewer than {} seats of the kinds that are wanted", wish.count));
+    }
+    let seats_party = |&bucket: &u32| {
+        let strips = show.bucket_at(bucket).strips.iter().zip(0..);
+        strips.into_iter().any(|(strip, place)| {
+            if show.venue.is_standing(strip.row) {
+                search.has_enough(&[bucket])
+            } else {
+                search.has_start(bucket, place)
+            }
+        })
+    };
+    let is_met = wish.adjacent != Adjacent::Require || buckets.iter().any(seats_party);
+    (!is_met).then(|| {
+        format!("no row of the show has {} seats side by side of the kinds that are wanted", wish.count)
+    })
 }
 
 impl Search<'_> {

@@ -127,6 +127,8 @@ pub(super) struct Rows<'a> {
     changed: Vec<ChangedRow>,
     /// Whether there are no other rows: the request takes seats of a block, or those that are free in several shows.
     only_changed: bool,
+    /// Whether every seat counts as free. Then no row is changed, and none is found by the index.
+    all_seats: bool,
 }
 
 /// Buckets of the requested tier and areas, by priority, then plan order.
@@ -172,17 +174,23 @@ impl<'a> Rows<'a> {
         let changed = changed_seats(show, wish, sees, whole.as_deref());
         Self::of_kinds(wish, |kind_number, kind| {
             let (whole, only_changed) = (whole.clone(), wish.from.is_some());
-            let mut rows = Self { show, kind, whole, kind_number, changed: Vec::new(), only_changed };
+            let (none, all_seats) = (Vec::new(), false);
+            let mut rows = Self { show, kind, whole, kind_number, changed: none, only_changed, all_seats };
             rows.changed = rows.changed_rows(&changed);
             rows
         })
     }
 
-    /// As `of`, for a search that looks at single rows of buckets; queued seats count as free.
-    pub(super) fn one_by_one(show: &'a Show, wish: &NumberedWish) -> (Self, Vec<(Part, Self)>) {
+    /// As `of`, for a search that looks at single rows of buckets; queued seats count as free, and with `all_seats` all
+    /// others as well.
+    pub(super) fn one_by_one(
+        show: &'a Show,
+        wish: &NumberedWish,
+        all_seats: bool,
+    ) -> (Self, Vec<(Part, Self)>) {
         Self::of_kinds(wish, |kind_number, kind| {
             let (whole, changed, only_changed) = (None, Vec::new(), false);
-            Self { show, kind, whole, kind_number, changed, only_changed }
+            Self { show, kind, whole, kind_number, changed, only_changed, all_seats }
         })
     }
 
@@ -347,10 +355,13 @@ impl<'a> Rows<'a> {
         }
         StripView::all(match self.half(group) {
             Some((whole, half)) => whole.seats(half, self.kind_number, place),
-            None => self
-                .show
-                .strip(group, place)
-                .map_or_else(Bits::new, |strip| self.show.takeable(strip, self.kind)),
+            None => self.show.strip(group, place).map_or_else(Bits::new, |strip| {
+                if self.all_seats {
+                    self.show.seats_of_kind(strip, self.kind)
+                } else {
+                    self.show.takeable(strip, self.kind)
+                }
+            }),
         })
     }
 
@@ -376,6 +387,14 @@ impl<'a> Rows<'a> {
     }
 
     fn free(&self, group: u32, enough: usize) -> usize {
+        if self.all_seats {
+            let mut seats = 0;
+            (0..self.places(group)).any(|place| {
+                seats += bits::count(&self.seats(group, place).free) as usize;
+                seats >= enough
+            });
+            return seats;
+        }
         // The seats that changed rows have now, and those that the index counts there.
         let (changed, hidden) = self.changed_from(group, 0).fold((0, 0), |(seats, indexed), row| {
             (seats + bits::count(&row.seats.takeable) as usize, indexed + row.indexed)

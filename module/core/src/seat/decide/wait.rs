@@ -1,6 +1,6 @@
 //! The waiting list: `SEAT.WAIT`, `SEAT.UNWAIT`, and the offers to waiters.
 
-use super::freed::still_missing;
+use super::freed::{still_missing, why_never};
 use super::rows::candidates;
 use super::rules::{Decided, check_user_limits, deadline, live_block, resolve, retried, turn_of};
 use super::search::{Found, Search};
@@ -52,7 +52,14 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
         let held = Held { token, user, until, fingerprint, seats, turn, replaced, exchange };
         return decided(Event::Offered { held, wait_until }, reply);
     }
-    let wish = lasting(&wait.hold.wish, wish);
+    let ids = wish;
+    let wish = lasting(&wait.hold.wish, ids.clone());
+    if wish.from.is_none()
+        && !show.waiters.has_queue(&wish)
+        && let Some(why) = why_never(show, &ids)
+    {
+        return refuse(Code::Limit, why);
+    }
     check_room(show, wait, &wish)?;
     let position = show.waiters.next_position(&wish, wait.priority) as u64;
     let (reply, until) = (record(position, wait_until), wait_until);

@@ -34,6 +34,14 @@ impl Show {
         self.seats_of(strip).kept.dense(&self.takeable_words(strip, kind), len)
     }
 
+    /// All seats of a strip that are of this kind, as bits of the row. O(words of the row).
+    pub(in crate::seat) fn seats_of_kind(&self, strip: Strip, kind: Kind) -> Bits {
+        let (all, len) = (self.seats_of(strip), usize::from(self.venue.layout(strip.row).len));
+        let mut seats = Bits::from_slice(&all.words);
+        self.keep_kind(strip, kind, &mut seats);
+        all.kept.dense(&seats, len)
+    }
+
     /// The kept words of these seats. O(kept words), and the cost of `keep_kind`.
     #[inline]
     pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Words<'_> {
