@@ -40,6 +40,8 @@ struct Plan<'a> {
     levels: BTreeMap<u32, Level<'a>>,
     /// All units by their share.
     order: BTreeSet<(Share, u32)>,
+    /// Those of them from which a move may still help.
+    sources: BTreeSet<(Share, u32)>,
     /// The conferences that may move from a unit. Those of a unit are listed when the unit is first a source.
     movable: BTreeMap<u32, Alike<'a>>,
 }
@@ -47,17 +49,18 @@ struct Plan<'a> {
 impl Realm {
     /// At most `most` moves that even out the used share, as (conference, target unit), the most useful first. No move
     /// brings its target to the share that its source had. Only units on which conferences may be placed take part.
-    /// O(conferences + moves (units + kinds of conferences of a unit)).
+    /// O(conferences + units + moves (units + kinds of conferences of a unit)).
     pub(super) fn plan_rebalance(&self, most: usize) -> Vec<(u32, u32)> {
         let mut plan = Plan::of(self);
-        let (mut moves, mut finished) = (Vec::new(), BTreeSet::new());
-        while moves.len() < most {
-            let sources = plan.order.iter().rev().map(|&(_, unit)| unit);
-            let Some(source) = sources.into_iter().find(|unit| !finished.contains(unit)) else { break };
+        let mut moves = Vec::new();
+        while moves.len() < most
+            && let Some(&(share, source)) = plan.sources.last()
+            && plan.order.first().is_some_and(|&(least, _)| least < share)
+        {
             match plan.best_move(source) {
                 Some((alike, target)) => moves.extend(plan.carry_out(source, alike, target)),
                 // Other moves make its targets no emptier, because a source of a move had more than they.
-                None => drop(finished.insert(source)),
+                None => drop(plan.sources.remove(&(share, source))),
             }
         }
         moves
@@ -74,8 +77,8 @@ impl<'a> Plan<'a> {
         };
         let takes = realm.units.iter().filter(|&(number, _)| realm.placement_index.takes(number));
         let levels: BTreeMap<u32, Level<'_>> = takes.map(level).collect();
-        let order = levels.iter().map(|(&number, level)| (level.share(), number)).collect();
-        Self { realm, levels, order, movable: BTreeMap::new() }
+        let order: BTreeSet<_> = levels.iter().map(|(&number, level)| (level.share(), number)).collect();
+        Self { realm, levels, sources: order.clone(), order, movable: BTreeMap::new() }
     }
 
     /// Which conferences of a unit should move, and to which unit: so that the greater share of both is the least. `None`
@@ -87,14 +90,15 @@ impl<'a> Plan<'a> {
         let mut best: Option<(Share, (&Wishes, u32), u32)> = None;
         for (&(wishes, size), _) in movable.iter().filter(|(_, ids)| !ids.is_empty()) {
             let left = from.share_of(from.used.saturating_sub(size.into()));
-            let fits = |&&(of_target, number): &&(Share, u32)| {
-                let Some(to) = self.levels.get(&number).filter(|_| of_target < share) else { return false };
+            let fits = |&&(_, number): &&(Share, u32)| {
+                let Some(to) = self.levels.get(&number) else { return false };
                 to.share_of(to.used + u64::from(size)) < share
                     && to.free >= u64::from(size)
                     && !to.unit.is_on_trial(&realm.settings)
                     && wishes.are_met_as_well(to.unit, from.unit)
             };
-            let Some(&(_, target)) = self.order.iter().find(fits) else { continue };
+            let emptier = self.order.range(..(share, 0));
+            let Some(&(_, target)) = emptier.into_iter().find(fits) else { continue };
             let Some(to) = self.levels.get(&target) else { continue };
             let greater = left.max(to.share_of(to.used + u64::from(size)));
             if best.is_none_or(|(least, ..)| greater < least) {
@@ -119,10 +123,13 @@ impl<'a> Plan<'a> {
 
     fn change(&mut self, unit: u32, change: impl FnOnce(&mut Level<'_>)) {
         let Some(level) = self.levels.get_mut(&unit).expected("a unit of a plan has a level") else { return };
-        let was_there = self.order.remove(&(level.share(), unit));
-        invariant!(was_there, "a unit of a plan is in the order of shares");
+        let before = (level.share(), unit);
+        invariant!(self.order.remove(&before), "a unit of a plan is in the order of shares");
         change(level);
         self.order.insert((level.share(), unit));
+        if self.sources.remove(&before) {
+            self.sources.insert((level.share(), unit));
+        }
     }
 }
 
