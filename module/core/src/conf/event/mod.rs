@@ -13,7 +13,7 @@ mod units;
 pub use self::conferences::{ConferenceEvent, Created};
 pub use self::counters::Counter;
 pub use self::units::UnitEvent;
-use super::model::conference::Conference;
+use super::model::conference::{Conference, State};
 use super::model::epoch::Epoch;
 use super::model::messages::is_stream;
 use super::model::placement_index::PlacementIndex;
@@ -323,12 +323,15 @@ impl Realm {
                 self.placement_index.update(number, unit);
             }
         }
-        self.settings = settings;
+        let before = std::mem::replace(&mut self.settings, settings);
         // Deadlines depend on the settings.
-        for (id, conference) in self.conferences.iter() {
-            match conference.next_due(&self.settings) {
-                Some(due) => self.conference_due.set(id, due),
-                None => self.conference_due.remove(id),
+        let differs = |state: &State| state.times(&before) != state.times(&settings);
+        for state in State::ALL.into_iter().filter(differs) {
+            for &id in self.by_state.of(state).values() {
+                match self.conferences.get(id).and_then(|conference| conference.next_due(&settings)) {
+                    Some(due) => self.conference_due.set(id, due),
+                    None => self.conference_due.remove(id),
+                }
             }
         }
         for (number, unit) in self.units.iter() {

@@ -44,6 +44,21 @@ words! {
     }
 }
 
+impl State {
+    /// The settings on which deadlines of conferences in this state depend.
+    pub(in crate::conf) fn times(self, settings: &Settings) -> [Millis; 3] {
+        let own = match self {
+            Self::Ended => return [settings.tombstone, 0, 0],
+            Self::Creating => settings.create_timeout,
+            Self::Waiting => settings.wait_timeout,
+            Self::Pending => settings.window,
+            Self::Open => settings.warn,
+        };
+        // Those of a move, and of a unit that was told to end the conference.
+        [own, settings.create_timeout, settings.release_timeout]
+    }
+}
+
 words! {
     /// Why a conference changed, as in the stream `evt` and in the record. The numbers are part of the encoding.
     #[derive(Default, Hash)]
@@ -211,7 +226,8 @@ impl Conference {
         ensure(self.details.iter().all(|detail| detail.value.0.len() <= MAX_VALUE), "a detail is too long")
     }
 
-    /// All deadlines. If several have passed, the first in the list applies first.
+    /// All deadlines. If several have passed, the first in the list applies first. They depend on the settings of
+    /// `State::times`.
     fn deadlines(&self, settings: &Settings) -> [Option<(Due, Millis)>; 3] {
         let since = |length: Millis| self.since.saturating_add(length);
         if self.state == State::Ended {
