@@ -58,6 +58,9 @@ pub(crate) fn measure(probe: &mut Probe, elements: usize) {
     measure("CONF.PLAN", "CONF.PLAN");
     measure("CONF.RECOVER with COUNT 1000", "CONF.RECOVER COUNT 1000");
     measure("CONF.REALM of a retry time", "CONF.REALM RETRY 1234");
+    measure("CONF.REALM of a window", "CONF.REALM WINDOW 1234567");
+    measure("CMU.LIST", "CMU.LIST");
+    measure("CONF.REBALANCE with DRYRUN", "CONF.REBALANCE DRYRUN");
     measure("CONF.RESTART without units", "CONF.RESTART LIVE 0");
     probe.measure("DEL of the realm", &["DEL", REALM]);
 }
