@@ -95,7 +95,7 @@ impl Builder {
 
     /// Makes it a node for a cluster.
     #[must_use]
-    pub(crate) fn cluster_node(mut self) -> Self {
+    pub fn cluster_node(mut self) -> Self {
         self.cluster = true;
         self
     }

@@ -304,8 +304,8 @@ impl<'a> Context<'a> {
         self.is_master() && unsafe { api!(RedisModule_AvoidReplicaTraffic()) == 0 } && !self.refuses_writes()
     }
 
-    /// Whether the server refuses writes of clients now, since too few replicas follow it (`NOREPLICAS`) or since it
-    /// cannot persist them (`MISCONF`). Only the server knows all reasons, so it is asked for permission to run a
+    /// Whether the server refuses writes of clients now, since too few replicas follow it (`NOREPLICAS`), since it cannot
+    /// persist them (`MISCONF`), or since its cluster is down. Only the server knows all reasons, so it is asked for permission to run a
     /// write that changes nothing: `SETRANGE` with an empty text.
     fn refuses_writes(self) -> bool {
         // S asks as a script would be asked, E for the error as a reply, and D not to run the command at all.
@@ -327,7 +327,10 @@ impl<'a> Context<'a> {
             let is_error = api!(RedisModule_CallReplyType(reply)) as isize == raw::REDISMODULE_REPLY_ERROR;
             let text = if is_error { text_of(reply) } else { Vec::new() };
             api!(RedisModule_FreeCallReply(reply));
-            text.starts_with(b"NOREPLICAS") || text.starts_with(b"MISCONF")
+            let is_down = |part: &[u8]| part == b"while the cluster is down";
+            text.starts_with(b"NOREPLICAS")
+                || text.starts_with(b"MISCONF")
+                || text.windows(b"while the cluster is down".len()).any(is_down)
         }
     }
 

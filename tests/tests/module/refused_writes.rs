@@ -40,15 +40,38 @@ const CANNOT_SAVE: Cause = Cause {
     end: |server| _ = server.command("CONFIG SET stop-writes-on-bgsave-error no"),
 };
 
-const CAUSES: [Cause; 2] = [NO_REPLICAS, CANNOT_SAVE];
+/// A slot of another key is served by nobody. The server itself ends calls that wait then.
+const CLUSTER_DOWN: Cause = Cause {
+    code: "CLUSTERDOWN",
+    begin: |server| {
+        server.command("CLUSTER DELSLOTS 1");
+        cluster_is(server, "fail");
+    },
+    end: |server| _ = server.command("CLUSTER ADDSLOTS 1"),
+};
+
+fn cluster_is(server: &RedisServer, state: &str) {
+    let mut client = server.raw();
+    eventually("the state of the cluster", TIMEOUT, || {
+        client.words("CLUSTER INFO").text().contains(&format!("cluster_state:{state}"))
+    });
+}
 
 fn start() -> RedisServer {
     RedisServer::builder().arg("save", "3600 1").arg("dbfilename", "taken").start()
 }
 
+/// A server that is alone in its cluster.
+fn start_cluster() -> RedisServer {
+    let server = RedisServer::builder().cluster_node().arg("cluster-allow-reads-when-down", "yes").start();
+    server.command("CLUSTER ADDSLOTSRANGE 0 16383");
+    cluster_is(&server, "ok");
+    server
+}
+
 #[test]
 fn calls_that_wait_get_no_number_while_writes_are_refused() {
-    for cause in CAUSES {
+    for cause in [NO_REPLICAS, CANNOT_SAVE] {
         let server = start();
         let mut control = server.raw();
         fill(&mut control, "pool", 1);
@@ -69,8 +92,8 @@ fn calls_that_wait_get_no_number_while_writes_are_refused() {
 
 #[test]
 fn waiting_list_gets_no_offer_while_writes_are_refused() {
-    for cause in CAUSES {
-        let server = start();
+    for cause in [NO_REPLICAS, CANNOT_SAVE, CLUSTER_DOWN] {
+        let server = if cause.code == CLUSTER_DOWN.code { start_cluster() } else { start() };
         create(&server, "show", &sample_venue(1, 5));
         let mut control = server.raw();
         hold(&mut control, "show", "ann", 5, 1500, "a");
