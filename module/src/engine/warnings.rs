@@ -38,16 +38,21 @@ pub(crate) fn look(ctx: Context<'_>) {
         return;
     }
     NEXT.set(clock + EVERY_MS);
-    let setting = |name: &str| match ctx.ask(c"CONFIG", &[b"GET", name.as_bytes()]) {
+    // Nothing is known of the settings of a server on which `CONFIG` has another name.
+    let setting_is = |name: &str, is: fn(&[u8]) -> bool| match ctx.ask(c"CONFIG", &[b"GET", name.as_bytes()])
+    {
         Answer::List(pair) => match pair.get(1) {
-            Some(Answer::Text(value)) => value.clone(),
-            _ => Vec::new(),
+            Some(Answer::Text(value)) => is(value),
+            _ => false,
         },
-        _ => Vec::new(),
+        _ => false,
     };
-    let evicts = setting("maxmemory") != b"0" && setting("maxmemory-policy").starts_with(b"allkeys");
-    let (saves, appends) = (!setting("save").is_empty(), setting("appendonly") == b"yes");
-    let hold = [evicts, !saves && !appends, saves && !appends, replicas::some_lack_the_module(ctx)];
+    let evicts = setting_is("maxmemory", |value| value != b"0")
+        && setting_is("maxmemory-policy", |value| value.starts_with(b"allkeys"));
+    let keeps_no_log = setting_is("appendonly", |value| value == b"no");
+    let keeps_nothing = keeps_no_log && setting_is("save", <[u8]>::is_empty);
+    let keeps_files = keeps_no_log && setting_is("save", |value| !value.is_empty());
+    let hold = [evicts, keeps_nothing, keeps_files, replicas::some_lack_the_module(ctx)];
     for ((warning, holds), held) in WARNINGS.iter().zip(hold).zip(HOLD.replace(hold)) {
         if holds && !held {
             ctx.log(c"warning", &format!("allot: {warning}"));

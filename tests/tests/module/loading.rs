@@ -3,7 +3,7 @@
 use std::fs;
 
 use allot_tests::module::liballot;
-use allot_tests::shows::allot_info;
+use allot_tests::shows::{allot_info, create, hold, sample_venue};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, Sentinel, eventually};
 
@@ -85,6 +85,21 @@ fn settings_that_may_lose_shows_are_named_in_the_log_and_counted() {
     server.command("CONFIG SET maxmemory-policy noeviction");
     server.command("CONFIG SET appendonly yes");
     warnings(0);
+}
+
+#[test]
+fn server_whose_settings_nobody_may_read_gets_no_warning() {
+    let settings =
+        [("rename-command", "CONFIG \"\""), ("maxmemory", "1gb"), ("maxmemory-policy", "allkeys-lru")];
+    let server =
+        settings.iter().fold(RedisServer::builder(), |server, (name, value)| server.arg(name, value)).start();
+    let mut client = server.raw();
+    // A hold ends by the timer, which has looked at the settings by then.
+    create(&server, "show", &sample_venue(1, 5));
+    hold(&mut client, "show", "ann", 1, 100, "a");
+    eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
+    assert_eq!(allot_info(&server, "warnings"), 0);
+    assert!(!server.log().contains("neither save nor appendonly"), "{}", server.log());
 }
 
 #[test]
