@@ -86,7 +86,8 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
     command! {
         name: c"CONF.CREATE",
         run: writes::create,
-        flags: "write deny-oom fast",
+        flags: "write deny-oom fast blocking",
+        also: "blocking",
         summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit; its number may be called from a pool; with WAIT as soon as a unit has room",
         complexity: "O(log(N) + U) with N conferences and U units passed over; calling a number as `NUMPOOL.CALL`; with WAIT O(log(W)) more with W creations that wait",
         parameters: [

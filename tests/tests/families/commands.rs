@@ -56,7 +56,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("numpool.apply", 3, &["write"]),
     ("conf.realm", -2, &["write", "denyoom"]),
     ("conf.term", -4, &["write"]),
-    ("conf.create", -3, &["write", "denyoom", "fast"]),
+    ("conf.create", -3, &["write", "denyoom", "fast", "blocking"]),
     ("conf.ack", 5, &["write", "fast"]),
     ("conf.nack", -5, &["write", "fast"]),
     ("conf.failed", -5, &["write", "fast"]),
@@ -159,7 +159,7 @@ fn flags_and_arities_are_those_that_clients_rely_on() {
         let info = info.array()[0].array();
         assert_eq!(info[1], Reply::Int(arity), "{name}");
         let said: Vec<String> = info[2].array().iter().map(Reply::text).collect();
-        for flag in ["write", "readonly", "denyoom", "fast"] {
+        for flag in ["write", "readonly", "denyoom", "fast", "blocking"] {
             assert_eq!(
                 said.iter().any(|said| said == flag),
                 flags.contains(&flag),
