@@ -315,13 +315,14 @@ pub(crate) fn before_sleep(ctx: Context<'_>) {
             if !ctx.may_change_keys() {
                 postponed.push(grant);
             } else if ctx.select_db(grant.place.0) {
-                (grant.undo)(ctx, OwnedString::new(&grant.place.1).name());
+                // A panic must not keep the answers that follow from their clients.
+                guard::guard((), || (grant.undo)(ctx, OwnedString::new(&grant.place.1).name()));
             }
         }
         for id in answered {
             let client = REGISTRY.with_borrow_mut(|registry| registry.waiters.get_mut(&id)?.client.take());
             if let Some(client) = client {
-                client.unblock();
+                guard::guard((), || client.unblock());
             }
         }
     }

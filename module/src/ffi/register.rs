@@ -188,13 +188,14 @@ unsafe extern "C" fn set_setting(
     value: *mut c_void,
     _: *mut *mut RedisModuleString,
 ) -> c_int {
-    guard((), || {
+    let status = guard(raw::REDISMODULE_ERR, || {
         // SAFETY: as above. The server has checked the range.
         if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
             value.store(new, Ordering::Relaxed);
         }
+        raw::REDISMODULE_OK
     });
-    raw::REDISMODULE_OK as c_int
+    status as c_int
 }
 
 unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
