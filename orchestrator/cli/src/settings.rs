@@ -293,49 +293,19 @@ impl Settings {
     }
 }
 
-/// The way to a server by its address, and the user in it.
+/// The way to the master by an address, a host or `host:port`, and the user in it.
 fn endpoint(url: &str, settings: &Settings) -> Result<(Endpoint, Option<String>)> {
-    let lists = |rest: &str| rest.split(',').map(str::to_owned).collect::<Vec<_>>();
-    let refused = |why: &str| {
-        let hint = if url.contains('@') {
-            "a user is named by ALLOT_USER, and a password by a file, ALLOT_PASSWORD_FILE"
-        } else {
-            "write a name of the settings, HOST, HOST:PORT, or an address such as redis://HOST:PORT"
-        };
-        Failure::usage(format!("'{}' is {why}", allot_client::without_password(url))).hint(hint)
+    let password =
+        "the variable ALLOT_PASSWORD_FILE names the file with the password, and ALLOT_USER the user";
+    let names = names_of(&settings.named);
+    // A word that is no address may be meant as a name.
+    let is_host = !url.contains("://") && !url.contains(['/', '@']) && !url.is_empty();
+    let (address, hint) = match url.contains('@') {
+        true => (url.to_owned(), password),
+        false if is_host => (format!("redis://{url}"), names.as_str()),
+        false => (url.to_owned(), names.as_str()),
     };
-    let Some((scheme, rest)) = url.split_once("://") else {
-        if url.contains(['/', '@']) || url.is_empty() {
-            return Err(refused("no server"));
-        }
-        // A word that is no address with a port may be meant as a name.
-        let address =
-            if url.contains(':') { format!("redis://{url}") } else { format!("redis://{url}:6379") };
-        return Endpoint::url(&address).map_err(|error| Failure::from(error).hint(names_of(&settings.named)));
-    };
-    let (tls, way) = (scheme.starts_with("rediss"), scheme.split_once('+').map(|(_, way)| way));
-    if way.is_some() && rest.contains('@') {
-        return Err(refused("no address: it has a user or a password in it"));
-    }
-    match way {
-        Some("cluster") => Ok((Endpoint::Cluster { nodes: lists(rest.trim_end_matches('/')), tls }, None)),
-        Some("sentinel") => match rest.split_once('/').filter(|(_, master)| !master.is_empty()) {
-            Some((sentinels, master)) => {
-                let (sentinels, master) = (lists(sentinels), master.to_owned());
-                Ok((Endpoint::Sentinels { sentinels, master, tls }, None))
-            }
-            None => {
-                Err(refused("no address of Sentinels: write redis+sentinel://HOST:PORT,HOST:PORT/MASTER"))
-            }
-        },
-        _ => {
-            let has_password = rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
-            if has_password {
-                return Err(refused("an address with a password in it, which others could see"));
-            }
-            Ok(Endpoint::url(url)?)
-        }
-    }
+    Endpoint::url(&address).map_err(|error| Failure::usage(error.to_string()).hint(hint))
 }
 
 /// The names of the servers in the files.
@@ -412,7 +382,7 @@ mod tests {
             ("[redis]\nurl = \"redis://h\"", None, "settings"),
             ("", Some("redis://u:secret@h"), "password"),
             ("", Some("redis+cluster://u:secret@h:1"), "password"),
-            ("", Some("u:secret@h"), "no server"),
+            ("", Some("u:secret@h"), "no address"),
             ("", Some("redis+sentinel://h:1"), "MASTER"),
         ] {
             let failure = of(text, server).unwrap_err();

@@ -4,7 +4,9 @@
 /// valid address.
 pub fn without_password(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) if scheme.chars().all(char::is_alphanumeric) => (format!("{scheme}://"), rest),
+        Some((scheme, rest)) if scheme.chars().all(|char| char == '+' || char.is_alphanumeric()) => {
+            (format!("{scheme}://"), rest)
+        }
         _ => (String::new(), url),
     };
     let Some((before, query)) = rest.split_once(['?', '#']) else {
@@ -28,6 +30,7 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         assert_eq!(without_password("redis://me:se@cret@host:1/0"), "redis://***@host:1/0");
+        assert_eq!(without_password("redis+sentinel://me:cret@a,b/m"), "redis+sentinel://***@a,b/m");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");
         assert_eq!(without_password("unix:///s?pass=secret"), "unix:///s?***");
         assert_eq!(without_password("redis://me:secret@host:1?protocol=resp3"), "redis://***@host:1?***");

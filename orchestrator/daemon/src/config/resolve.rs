@@ -14,7 +14,7 @@ use allot_runtime::settings::{identity, path, secret};
 use allot_runtime::telemetry::LogFormat;
 
 use super::sections::{self, AccountsConfig, DataProxyConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
-use allot_client::{Endpoint, Secret, Servers, without_password};
+use allot_client::{Endpoint, Secret, Servers};
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::{ConnectString, ZooKeeper};
 
@@ -127,7 +127,7 @@ impl Config {
     }
 }
 
-/// The server at `redis.url`; without that, at the address in `ALLOT_REDIS`; without both, at the default. Only the
+/// The address of `redis.url`; without that, of the variable `ALLOT_REDIS`; without both, the default. Only the
 /// address in `ALLOT_REDIS` may have a password, since other users cannot read the environment.
 fn address(url: Option<&str>, default: &str) -> Result<(Endpoint, Option<String>, Option<Secret>)> {
     if let Some(url) = url {
@@ -141,36 +141,7 @@ fn address(url: Option<&str>, default: &str) -> Result<(Endpoint, Option<String>
 /// The way to Redis that these settings name.
 pub(super) fn servers(given: &Given) -> Result<Servers> {
     let (redis, resolved) = (&given.redis, given.redis.resolve()?);
-    let sentinels = redis.sentinels.clone().unwrap_or_default();
-    let cluster = redis.cluster.clone().unwrap_or_default();
-    let ways = usize::from(redis.url.is_some())
-        + usize::from(!sentinels.is_empty())
-        + usize::from(!cluster.is_empty());
-    ensure!(
-        ways <= 1,
-        "redis.url, redis.sentinels and redis.cluster are three ways to one server; give one of them"
-    );
-    if let Some(address) = sentinels.iter().chain(&cluster).find(|address| address.contains('@')) {
-        bail!(
-            "'{}' is no address of the form HOST:PORT; name a user by redis.user, and the password by a file, \
-             redis.password-file",
-            without_password(address)
-        );
-    }
-    let tls = resolved.tls;
-    let (mut url_user, mut url_password) = (None, None);
-    let endpoint = if !sentinels.is_empty() {
-        let Some(master) = redis.master.clone() else {
-            bail!("redis.sentinels are given without redis.master, the name by which they know the master")
-        };
-        Endpoint::Sentinels { sentinels, master, tls }
-    } else if !cluster.is_empty() {
-        Endpoint::Cluster { nodes: cluster, tls }
-    } else {
-        let (endpoint, user, password) = address(redis.url.as_deref(), &resolved.url)?;
-        (url_user, url_password) = (user, password);
-        endpoint
-    };
+    let (endpoint, url_user, url_password) = address(redis.url.as_deref(), &resolved.url)?;
     let ca = match &redis.ca_file {
         Some(path) => Some(fs::read(path).with_context(|| format!("redis.ca-file {}", path.display()))?),
         None => None,

@@ -57,21 +57,11 @@ section! {
 section! {
     /// The Redis server, and allotd's user on it.
     Redis "redis" => RedisConfig {
-        /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS. One of three ways to the
-        /// master, in addition to Sentinels and a cluster. Only an address in the variable ALLOT_REDIS, a short name of
-        /// ALLOT_REDIS_URL, may have a password
+        /// Address of the master: redis://HOST:PORT; by Sentinels redis+sentinel://HOST:PORT,HOST:PORT/MASTER, where
+        /// MASTER is their name for it; or some nodes of a cluster, redis+cluster://HOST:PORT,HOST:PORT. TLS with rediss
+        /// for redis. Only an address in the variable ALLOT_REDIS, a short name of ALLOT_REDIS_URL, may have a password
         #[arg(visible_alias = "redis", value_name = "URL")]
         url: String = "redis-url", "ALLOT_REDIS_URL", shown "redis://127.0.0.1:6379";
-        /// Addresses (HOST:PORT) of Sentinels, which are asked for the master
-        #[arg(value_delimiter = ',')]
-        sentinels: Vec<String> = "redis-sentinels", "ALLOT_REDIS_SENTINELS", example r#"["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"]"#;
-        /// The name by which the Sentinels know the master
-        master: String = "redis-master", "ALLOT_REDIS_MASTER", example r#""mymaster""#;
-        /// Addresses (HOST:PORT) of some nodes of a Redis Cluster
-        #[arg(value_delimiter = ',')]
-        cluster: Vec<String> = "redis-cluster", "ALLOT_REDIS_CLUSTER", example r#"["10.0.0.1:6379", "10.0.0.2:6379"]"#;
-        /// Whether Sentinels and nodes of a cluster speak TLS
-        tls: bool = "redis-tls", "ALLOT_REDIS_TLS", default false;
         /// File with the certificates (PEM) that must have signed the server's certificate. Without it, the system's
         ca_file: PathBuf = "redis-ca-file", "ALLOT_REDIS_CA_FILE", example r#""/etc/allot/ca.pem""#;
         /// ACL user
@@ -90,13 +80,6 @@ section! {
 /// An address in the environment. It may have a password, since other users cannot read the environment.
 pub(super) fn redis_address() -> Option<String> {
     std::env::var("ALLOT_REDIS").ok().filter(|url| !url.is_empty())
-}
-
-impl Redis {
-    /// Whether one of the three ways to the server is given.
-    pub(super) fn names_a_server(&self) -> bool {
-        self.url.is_some() || self.sentinels.is_some() || self.cluster.is_some()
-    }
 }
 
 section! {

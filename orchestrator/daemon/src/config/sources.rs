@@ -54,9 +54,9 @@ pub fn load_servers(given: Given, file: Option<&Path>) -> Result<Servers> {
 fn merge(given: Given, file: Option<&Path>) -> Result<Given> {
     let Some(path) = file else { return Ok(given) };
     let mut under: Given = read(path)?;
-    // A given way to the server replaces every way that the file has.
-    if given.redis.names_a_server() || redis_address().is_some() {
-        (under.redis.url, under.redis.sentinels, under.redis.cluster) = (None, None, None);
+    // The environment overrides the file.
+    if redis_address().is_some() {
+        under.redis.url = None;
     }
     Ok(given.over(under))
 }

@@ -59,7 +59,7 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     replica.replica_of(&master);
     let sentinel = Sentinel::of(&master);
     sentinel.knows_replicas(1);
-    let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
+    let all = daemon("all", &["--redis-url", &format!("redis+sentinel://{}/main", sentinel.address())]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     wait_until_told(&master);
     master.wait_offset_equal(&replica);
@@ -82,7 +82,7 @@ fn old_master_is_left_for_the_one_that_sentinels_name() {
     replica.replica_of(&master);
     let sentinel = Sentinel::of(&master);
     sentinel.knows_replicas(1);
-    let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
+    let all = daemon("all", &["--redis-url", &format!("redis+sentinel://{}/main", sentinel.address())]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     wait_until_told(&master);
     master.wait_offset_equal(&replica);
@@ -156,17 +156,9 @@ fn sentinel_that_knows_the_latest_failover_is_believed() {
         let port = ahead.ask("MASTER").map(|record| record.field("port").text());
         port == Some(replica.port().to_string()) && replica.role().as_deref() == Some("master")
     });
-    let sentinels = format!("127.0.0.1:{},{},{}", free_port(), behind.address(), ahead.address());
-    let arguments = [
-        "--redis-sentinels",
-        &sentinels,
-        "--redis-master",
-        "main",
-        "--roles",
-        "data-proxy",
-        "--realm",
-        REALM,
-    ];
+    let (behind, ahead) = (behind.address(), ahead.address());
+    let url = format!("redis+sentinel://127.0.0.1:{},{behind},{ahead}/main", free_port());
+    let arguments = ["--redis-url", &url, "--roles", "data-proxy", "--realm", REALM];
     for _ in 0..5 {
         let proxy = Process::new("proxy", &arguments);
         proxy.start();
@@ -186,8 +178,8 @@ fn sentinels_may_have_a_password_of_their_own() {
     let sentinel = Sentinel::with_password(&master, "watchword");
     let file = master.dir().join("password");
     std::fs::write(&file, "watchword\n").unwrap();
-    let (address, file) = (sentinel.address(), file.display().to_string());
-    let way = ["--redis-sentinels", &address, "--redis-master", "main"];
+    let (url, file) = (format!("redis+sentinel://{}/main", sentinel.address()), file.display().to_string());
+    let way = ["--redis-url", &url];
     let all = daemon("all", &[&way[..], &["--redis-sentinel-password-file", &file]].concat());
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     wait_until_told(&master);
@@ -203,18 +195,18 @@ fn sentinels_may_have_a_password_of_their_own() {
 #[test]
 fn sentinels_and_the_nodes_of_a_cluster_are_spoken_to_by_tls() {
     let certificates = Certificates::new();
-    let tls = ["--redis-tls", "true", "--redis-ca-file", &certificates.file("ca.pem")];
+    let tls = ["--redis-ca-file", &certificates.file("ca.pem")];
     let builder = RedisServer::builder().tls(&certificates);
     let (master, cluster) = (builder.clone().start(), Cluster::start_with(1, 0, &builder));
     let sentinel = Sentinel::of_tls(&master, &certificates);
     let node = &cluster.masters()[0];
-    let nodes = format!("127.0.0.1:{}", node.tls_port());
-    let ways: [(&RedisServer, &[&str]); 2] = [
-        (&master, &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]),
-        (node, &["--redis-cluster", &nodes]),
+    let ways = [
+        (&master, format!("+sentinel://{}/main", sentinel.address())),
+        (node, format!("+cluster://127.0.0.1:{}", node.tls_port())),
     ];
     for (server, way) in ways {
-        let all = daemon("all", &[way, &tls[..]].concat());
+        let url = format!("rediss{way}");
+        let all = daemon("all", &[&["--redis-url", url.as_str()], &tls[..]].concat());
         assert!(
             all.log().contains(&format!("server=rediss://127.0.0.1:{} ", server.tls_port())),
             "{}",
@@ -223,7 +215,8 @@ fn sentinels_and_the_nodes_of_a_cluster_are_spoken_to_by_tls() {
         server.raw().words(&format!("CONF.CREATE {REALM} 49"));
         wait_until_told(server);
         // Without TLS nothing answers there.
-        let plain = Process::new("plain", &[&["--roles", "data-proxy", "--realm", REALM], way].concat());
+        let url = format!("redis{way}");
+        let plain = Process::new("plain", &["--roles", "data-proxy", "--realm", REALM, "--redis-url", &url]);
         plain.start();
         eventually("it to find no master", TIMEOUT, || {
             plain
@@ -250,7 +243,7 @@ fn in_a_cluster_the_slots_master_is_found_and_found_again() {
         .filter(|&node| node != owner)
         .map(|node| format!("127.0.0.1:{}", cluster.masters()[node].port()))
         .collect();
-    let all = daemon("all", &["--redis-cluster", &nodes.join(",")]);
+    let all = daemon("all", &["--redis-url", &format!("redis+cluster://{}", nodes.join(","))]);
     let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     wait_until_told(master);
@@ -267,7 +260,7 @@ fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
     let cluster = Cluster::start(3, 1);
     let owner = owner(&cluster);
     let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
-    let _all = daemon("all", &["--redis-cluster", &format!("127.0.0.1:{}", master.port())]);
+    let _all = daemon("all", &["--redis-url", &format!("redis+cluster://127.0.0.1:{}", master.port())]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     wait_until_told(master);
     // Masters that have not heard yet whose replica this is do not vote for it; after five seconds it may ask again.

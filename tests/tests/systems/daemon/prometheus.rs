@@ -61,7 +61,8 @@ fn all_masters_of_a_cluster_are_shown() {
     let cluster = Cluster::start(3, 0);
     let nodes: Vec<String> = cluster.nodes().map(|node| format!("127.0.0.1:{}", node.port())).collect();
     let arguments = ["--roles", "data-proxy", "--name", "p", "--realm", "{allot}:conf"];
-    let process = Process::new("p", &[&arguments[..], &["--redis-cluster", &nodes.join(",")]].concat());
+    let url = format!("redis+cluster://{}", nodes.join(","));
+    let process = Process::new("p", &[&arguments[..], &["--redis-url", &url]].concat());
     process.start();
     eventually("its port", TIMEOUT, || process.http("/healthz").is_some());
     for (number, master) in cluster.masters().iter().enumerate() {

@@ -42,9 +42,9 @@ fn reshard(from: &RedisServer, to: &RedisServer, count: usize) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-fn daemon(name: &str, roles: &str, nodes: &str) -> Process {
+fn daemon(name: &str, roles: &str, url: &str) -> Process {
     let host = format!("127.0.0.1/{name}");
-    let arguments = ["--roles", roles, "--name", name, "--realm", REALM, "--redis-cluster", nodes];
+    let arguments = ["--roles", roles, "--name", name, "--realm", REALM, "--redis-url", url];
     let process = Process::new(
         name,
         &[&arguments[..], &["--media-unit-host", &host, "--media-unit-capacity", "100000"]].concat(),
@@ -62,11 +62,11 @@ fn nothing_is_granted_twice_or_lost_while_slots_move() {
     };
     let from = cluster.masters().iter().find(takes).expect("some master has the slot of the realm");
     let to = cluster.other_than_for(REALM);
-    let nodes = format!("127.0.0.1:{}", to.port());
+    let url = format!("redis+cluster://127.0.0.1:{}", to.port());
     let _all = [
-        daemon("scheduler", "scheduler,data-proxy", &nodes),
-        daemon("unit-a", "media-unit", &nodes),
-        daemon("unit-b", "media-unit", &nodes),
+        daemon("scheduler", "scheduler,data-proxy", &url),
+        daemon("unit-a", "media-unit", &url),
+        daemon("unit-b", "media-unit", &url),
     ];
     let mut load = Command::new(python())
         .arg(repository().join("tests/python/cluster_load.py"))
