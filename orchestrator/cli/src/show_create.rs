@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use allot_client::{Bucket, Record, SeatStore, query};
+use allot_client::{Bucket, ListFilter, Listed, Record, SeatStore, query};
 use allot_tools::seats::draft::{Area, Draft, Row};
 use allot_tools::seats::places::Place;
-use allot_tools::seats::{self, Format, caches, hash_tag, side};
+use allot_tools::seats::{self, Difference, Format, caches, hash_tag, side};
 use allot_tools::table::Problems;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -59,6 +59,9 @@ pub(crate) struct Create {
     file: Option<String>,
     #[command(flatten)]
     reading: Reading,
+    /// Change a show that exists into the plan of the file, in one step; holds, orders and waits go on
+    #[arg(long)]
+    alter: bool,
     /// Read the caches of an existing system, on the same server or on another
     #[arg(long, value_name = "SERVER", num_args = 0..=1, require_equals = true, default_missing_value = "",
           conflicts_with_all = ["file", "from"])]
@@ -120,16 +123,9 @@ const NOTES: usize = 20;
 
 /// Tells what of the source was not kept, or was changed.
 fn tell_notes(context: &Context, draft: &Draft) {
-    if draft.notes.is_empty() {
-        return;
+    if !draft.notes.is_empty() {
+        context.out.note(&lines("not everything is as in the source", &draft.notes));
     }
-    let mut notes: Vec<&str> = draft.notes.iter().take(NOTES).map(String::as_str).collect();
-    let more = draft.notes.len().saturating_sub(NOTES);
-    let rest = format!("and {more} more");
-    if more > 0 {
-        notes.push(&rest);
-    }
-    context.out.note(&format!("not everything is as in the source:\n  {}", notes.join("\n  ")));
 }
 
 fn tiers<'a>(areas: impl Iterator<Item = &'a Area> + Clone) -> BTreeMap<&'a str, u64> {
@@ -202,20 +198,28 @@ pub(crate) async fn create(context: &Context, arguments: Create) -> Result {
     let mut connection = context.open(Noun::Show, key).await?;
     let there: u64 = query(&mut connection, cmd("EXISTS").arg(key)).await?;
     let show = SeatStore::new(connection.clone(), key);
-    let is_same = there > 0 && sold == 0 && seats::same_plan(&show.plan().await?, &plan)?;
-    if there > 0 && !is_same {
-        let why = format!("there is a show '{key}' of another plan");
-        return Err(Failure::refused(why)
-            .hint(format!("allot show alter {key} FILE changes it; or take another key")));
+    if there > 0 && sold > 0 {
+        let why =
+            format!("there is a show '{key}', and the plan has seats that are sold before a show is opened");
+        return Err(Failure::refused(why).hint("take another key"));
+    }
+    let difference = match there {
+        0 => None,
+        _ => Difference::between(&show.plan().await?, &plan)?,
+    };
+    let (seats, areas) = (field(&all, "seats"), field(&all, "areas"));
+    let row = |result: &str| json!({"key": key, "result": result, "seats": seats, "areas": areas});
+    if let Some(difference) = difference {
+        let changes = change_plan(context, &show, &arguments, &difference).await?;
+        return context.out.done(&format!("show '{key}' is altered: {changes}"), CREATED, &row("altered"));
     }
     let count = |name: &str, noun: &str| counted(field(&all, name).as_u64().unwrap_or(0), noun);
     let size = format!("{} in {}", count("seats", "seat"), count("areas", "area"));
     let said = |result: &str, context: &Context| {
-        let row = json!({"key": key, "result": result, "seats": field(&all, "seats"), "areas": field(&all, "areas")});
         let beforehand = if sold > 0 { format!(", {sold} of them sold beforehand") } else { String::new() };
-        context.out.done(&format!("show '{key}' is {result}: {size}{beforehand}"), CREATED, &row)
+        context.out.done(&format!("show '{key}' is {result}: {size}{beforehand}"), CREATED, &row(result))
     };
-    if is_same {
+    if there > 0 {
         return said("unchanged", context);
     }
     context.proceed(&format!("create show '{key}' with {size}"))?;
@@ -224,6 +228,69 @@ pub(crate) async fn create(context: &Context, arguments: Create) -> Result {
     seats::create(connection, key, &plan, &draft, &mut |done, all| work.at(done, all)).await?;
     drop(work);
     said("created", context)
+}
+
+/// Tells the difference between a show and the plan of a file, and with `--alter` changes the show. Returns how many
+/// changes there are, in words.
+async fn change_plan(
+    context: &Context,
+    show: &SeatStore,
+    arguments: &Create,
+    difference: &Difference,
+) -> Result<String> {
+    let (key, changes) = (&arguments.key, &difference.changes);
+    let count = counted(changes.len() as u64, "change");
+    let mut forbidden: Vec<String> = difference.impossible.clone();
+    if forbidden.is_empty() && difference.needs_free_seats() {
+        forbidden = taken(show, difference).await?;
+    }
+    let why = format!("there is a show '{key}' of another plan, and the file makes {count}");
+    if !forbidden.is_empty() {
+        let number = forbidden.len();
+        context.out.note(&lines("changes", changes));
+        return Err(Failure::refused(format!("{why}; they cannot be made, and nothing was changed"))
+            .hint("take what cannot be changed out of the file, or take another key")
+            .counted(forbidden, number));
+    }
+    if !arguments.alter {
+        return Err(Failure::refused(why)
+            .hint("--alter makes the changes, and holds, orders and waits go on; or take another key")
+            .counted(changes.clone(), changes.len()));
+    }
+    context.out.note(&lines("changes", changes));
+    context.proceed(&format!("alter show '{key}': {count}"))?;
+    show.alter(&difference.part).await?;
+    Ok(count)
+}
+
+/// A title and the first of some lines, and how many more there are.
+fn lines(title: &str, all: &[String]) -> String {
+    let more = all.len().saturating_sub(NOTES);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    let shown = all.iter().take(NOTES).cloned().chain(rest);
+    shown.fold(format!("{title}:"), |text, line| text + "\n  " + &line)
+}
+
+/// The seats that are held or sold, and that the difference would remove or change.
+async fn taken(show: &SeatStore, difference: &Difference) -> Result<Vec<String>> {
+    /// The most places that one call examines.
+    const PART: u32 = 4000;
+    let mut found = Vec::new();
+    for state in ["held", "sold"] {
+        let filter = ListFilter { state: Some(state), ..ListFilter::default() };
+        let mut cursor = 0;
+        loop {
+            let (part, next) = show.list(Listed::Seats, &filter, cursor, PART).await?;
+            for seat in part {
+                found.extend(difference.forbidden_by(&seat.get::<String>("id")?, state));
+            }
+            if next == 0 {
+                break;
+            }
+            cursor = next;
+        }
+    }
+    Ok(found)
 }
 
 /// Runs `show alter`.

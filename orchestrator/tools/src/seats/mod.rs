@@ -3,6 +3,7 @@
 pub mod caches;
 mod create;
 mod csv;
+mod difference;
 pub mod draft;
 mod focus;
 pub mod places;
@@ -14,20 +15,15 @@ mod stage;
 #[cfg(test)]
 mod testdata;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 pub use create::{create, hash_tag};
+pub use difference::Difference;
 use draft::Draft;
 pub use plan_order::PlanOrder;
 
 use crate::table::Problems;
-
-/// Whether two plans in JSON make the same show.
-pub fn same_plan(one: &str, other: &str) -> Result<bool> {
-    let build = |text: &str| plan::read(text)?.build().map_err(|problems| anyhow!(problems.join("; ")));
-    Ok(build(one)?.plan() == build(other)?.plan())
-}
 
 /// A format of seating plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

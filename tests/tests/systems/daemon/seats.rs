@@ -49,8 +49,65 @@ fn a_plan_becomes_a_show_and_may_be_loaded_again_unchanged() {
     load(&server, PLAN, "show");
     let other = file(&server, "other.json", &PLAN.replace("1-8", "1-9"));
     let refused = run(&server, &["show", "create", "show", &other]).ended(5);
-    assert!(refused.err.contains("another plan") && refused.err.contains("show alter"), "{}", refused.err);
+    for part in ["another plan", "makes 1 change", "--alter", "row 'B': with 1 seat: 'stalls-B-9'"] {
+        assert!(refused.err.contains(part), "no {part:?} in {}", refused.err);
+    }
     assert_eq!(total(&server, "show", "free"), 16);
+}
+
+#[test]
+fn open_show_gets_the_plan_of_a_file_unless_a_held_or_sold_seat_forbids_it() {
+    let server = RedisServer::start();
+    load(&server, PLAN, "show");
+    server.command("SEAT.PICK show ann TTL 600000 TOKEN t SEATS 1 stalls-A-1");
+    server.command("SEAT.PICK show bob TTL 600000 TOKEN u SEATS 1 stalls-B-8");
+    server.command("SEAT.CONFIRM show u");
+    let plan = |text: &str| file(&server, "changed.json", text);
+    let changed = PLAN
+        .replace("\"1-8\"", "\"0-8\"")
+        .replace("\"rank\":1", "\"rank\":3")
+        .replace("\"seats_per_user\":6}", "\"seats_per_user\":8}, \"events\":5");
+    let path = plan(&changed);
+    let create = |more: &[&str]| run(&server, &[&["show", "create", "show", &path], more].concat());
+    let told = [
+        "limits.seats_per_user is 8 instead of 6",
+        "events is 5 instead of 0",
+        "area 'stalls', row 'A': rank is 3 instead of 1",
+        "area 'stalls', row 'B': with 1 seat: 'stalls-B-0'",
+    ];
+    let digest = server.digest();
+    let dry = create(&["--alter", "--dry-run"]).ok();
+    assert!(dry.out.contains("would alter show 'show': 4 changes"), "{}", dry.out);
+    let refused = create(&[]).ended(5);
+    for text in [&dry.err, &refused.err] {
+        assert!(told.iter().all(|line| text.contains(line)), "{text}");
+    }
+    assert!(refused.err.contains("--alter makes the changes"), "{}", refused.err);
+    assert_eq!(server.digest(), digest, "nothing was changed");
+
+    let altered = create(&["--alter"]).ok();
+    assert!(altered.out.contains("show 'show' is altered: 4 changes"), "{}", altered.out);
+    assert!(create(&[]).ok().out.contains("unchanged"));
+    assert_eq!((total(&server, "show", "free"), total(&server, "show", "held")), (15, 1));
+    run(&server, &["show", "create", "fresh", &path]).ok();
+    assert_eq!(server.raw().words("SEAT.PLAN show"), server.raw().words("SEAT.PLAN fresh"));
+
+    // The seats of ann and bob cannot go; the file changes many others.
+    let digest = server.digest();
+    let path = plan(&PLAN.replace("1-4,|,5-8", "3-4,|,5-8,9-90").replace("\"1-8\"", "\"1-7\""));
+    let create = |more: &[&str]| run(&server, &[&["show", "create", "show", &path], more].concat());
+    for more in [&[][..], &["--alter"], &["--alter", "--dry-run"]] {
+        let refused = create(more).ended(5);
+        for part in [
+            "nothing was changed",
+            "seat 'stalls-A-1' is held; it would be removed",
+            "seat 'stalls-B-8' is sold; it would be removed",
+            "with 82 seats: 'stalls-A-9', 'stalls-A-10', 'stalls-A-11', 'stalls-A-12', 'stalls-A-13' and 77 more",
+        ] {
+            assert!(refused.err.contains(part), "no {part:?} in {}", refused.err);
+        }
+    }
+    assert_eq!(server.digest(), digest);
 }
 
 #[test]
@@ -138,7 +195,7 @@ fn caches_become_a_show_whose_gaps_were_never_free() {
     assert_eq!(server.raw().words("KEYS *load*"), Reply::Array(vec![]));
     let digest = server.digest();
     let again = run(&server, &loading).ended(5);
-    assert!(again.err.contains("another plan"), "{}", again.err);
+    assert!(again.err.contains("there is a show 'show'"), "{}", again.err);
     assert_eq!(server.digest(), digest);
 
     let breaks = ["show", "create", "other", "--from-caches", "--gaps", "break"];
