@@ -280,7 +280,10 @@ fn waiting(criterion: &mut Criterion) {
         bench.iter_custom(|times| {
             let mut taken = Duration::ZERO;
             for _ in 0..times {
-                ask(&mut show, &Request::Block { name: None, until: None, seats: vec![seat.as_bytes()] });
+                ask(
+                    &mut show,
+                    &Request::Block { name: None, until: None, per_user: None, seats: vec![seat.as_bytes()] },
+                );
                 let start = Instant::now();
                 free_a_seat(&mut show, seat.as_bytes());
                 taken += start.elapsed();
@@ -296,7 +299,10 @@ fn waiting(criterion: &mut Criterion) {
         bench.iter_custom(|times| {
             let mut taken = Duration::ZERO;
             for _ in 0..times {
-                ask(&mut show, &Request::Block { name: None, until: None, seats: vec![seat.as_bytes()] });
+                ask(
+                    &mut show,
+                    &Request::Block { name: None, until: None, per_user: None, seats: vec![seat.as_bytes()] },
+                );
                 assert!(matches!(ask(&mut show, &wait), Reply::Wait(record) if !record.offered));
                 let start = Instant::now();
                 free_a_seat(&mut show, seat.as_bytes());

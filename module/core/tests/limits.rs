@@ -147,7 +147,7 @@ fn numbers_of_a_show_hold_at_their_limits() {
             ask(pick("t1", b"a-1-1", LONG)),
             ask(pick("t2", b"a-1-3", LONG)),
             ask(confirm(b"t2")),
-            ask(Request::Block { name: None, until: None, seats: vec![b"a-1-8"] }),
+            ask(Request::Block { name: None, until: None, per_user: None, seats: vec![b"a-1-8"] }),
         ],
     );
     every_number_at_its_limit(&show, |show, now| {

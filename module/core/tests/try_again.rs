@@ -189,7 +189,12 @@ fn limit_of_a_user_does_not_count_overdue_holds_for_good() {
 fn overdue_block_has_ended_where_a_request_names_it() {
     use seat::Request;
     let mut show = show(10);
-    let block = || Request::Block { name: Some(b"b"), until: Some(2000), seats: vec![b"a-1-3", b"a-1-4"] };
+    let block = || Request::Block {
+        name: Some(b"b"),
+        until: Some(2000),
+        per_user: None,
+        seats: vec![b"a-1-3", b"a-1-4"],
+    };
     show.ok(&block());
     show.now = 2000;
     let from = Hold { wish: Wish { from: Some(b"b"), ..hold("ann", 1, "t1").wish }, ..hold("ann", 1, "t1") };
@@ -198,9 +203,9 @@ fn overdue_block_has_ended_where_a_request_names_it() {
     assert_eq!(show.code(&Request::Wait(wait)), Code::NotFound);
     assert_eq!(show.code(&Request::EndBlock(b"b")), Code::NotFound);
     assert_eq!(show.code(&Request::Unblock(vec![b"a-1-3"])), Code::TryAgain);
-    let more = Request::Block { name: Some(b"b"), until: Some(2000), seats: vec![b"a-1-5"] };
+    let more = Request::Block { name: Some(b"b"), until: Some(2000), per_user: None, seats: vec![b"a-1-5"] };
     assert_eq!(show.code(&more), Code::Err, "its end has passed");
-    let seats = Request::Block { name: None, until: None, seats: vec![b"a-1-3"] };
+    let seats = Request::Block { name: None, until: None, per_user: None, seats: vec![b"a-1-3"] };
     assert_eq!(show.code(&seats), Code::TryAgain);
     show.carry_out();
     show.ok(&seats);

@@ -268,8 +268,17 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             Parameter::name("block").after("NAME").optional(),
             Parameter::integer("unix-time-milliseconds").after("UNTIL").optional(),
+            Parameter::integer("most").after("PERUSER").optional(),
             Parameter::one_of("which", &[Parameter::counted("n", &[COUNT, SEATS]), TOKEN.after("HOLD")]),
         ],
+    },
+    command! {
+        name: c"SEAT.BLOCKS",
+        run: reads::blocks,
+        flags: "readonly",
+        summary: "Lists the blocks that have a name or an end, with their seats and limits",
+        complexity: "O(B * log(B) + S) with B blocks that have S seats",
+        parameters: [KEY],
     },
     command! {
         name: c"SEAT.UNBLOCK",

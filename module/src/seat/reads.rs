@@ -1,6 +1,7 @@
 //! The `SEAT.*` commands that only read.
 
 use allot_core::seat::Show;
+use allot_core::seat::blocking::BlockRecord;
 use allot_core::seat::state::{Counts, SeatState};
 use allot_core::seat::venue::{Area, Tier};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -8,6 +9,7 @@ use allot_core::shared::text::quoted;
 
 use super::replies::{reply_hold, reply_seat, reply_seats};
 use crate::engine::argument::{Argument, LISTED_AT_ONCE, READ_AT_ONCE};
+use crate::engine::reply::{Field, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 use crate::ffi::Context;
@@ -118,6 +120,25 @@ pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done
                 ctx.reply_string(name.as_bytes());
                 ctx.reply_integer(value);
             }
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.BLOCKS key`
+pub(super) fn blocks(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
+    read::<Show>(call, |show, now| {
+        let records = show.block_records(now);
+        call.ctx.reply_array(records.len());
+        for BlockRecord { block, left } in records {
+            let fields = [
+                ("block", Field::maybe(block.name.as_deref())),
+                ("seats", Field::Number(block.seats.len() as i64)),
+                ("left", Field::Number(left as i64)),
+                ("until", Field::number(block.until)),
+                ("per_user", Field::number(block.per_user.map(i64::from))),
+            ];
+            reply_record(call.ctx, &fields);
         }
         Ok(())
     })

@@ -171,15 +171,17 @@ enum Which {
 
 const WHICH: &[Which] = &[Which::Seats, Which::Whole];
 
-/// `SEAT.BLOCK key [NAME block] [UNTIL ms] n seat ...` or `SEAT.BLOCK key [NAME block] [UNTIL ms] HOLD token`
-pub(super) fn block(call: &Call<'_>, [_, name, until, which]: &[Argument<'_>; 4]) -> Done {
+/// `SEAT.BLOCK key [NAME block] [UNTIL ms] [PERUSER n] n seat ...`, or with `HOLD token` in place of the seats
+pub(super) fn block(call: &Call<'_>, [_, name, until, per_user, which]: &[Argument<'_>; 5]) -> Done {
     let (name, until) = (name.optional_text(), until.optional_integer());
-    match which.choice(WHICH) {
-        Some(Which::Whole) => answer::<Show>(call, &Request::BlockHold { name, until, token: which.text() }),
-        Some(Which::Seats) | None => {
-            answer::<Show>(call, &Request::Block { name, until, seats: seats_of(which)? })
-        }
-    }
+    let not_a_number = |most| Refusal::new(Code::Err, format!("PERUSER is a number of seats, not {most}"));
+    let number = |most| u32::try_from(most).map_err(|_| not_a_number(most));
+    let per_user = per_user.optional_integer().map(number).transpose()?;
+    let request = match which.choice(WHICH) {
+        Some(Which::Whole) => Request::BlockHold { name, until, per_user, token: which.text() },
+        Some(Which::Seats) | None => Request::Block { name, until, per_user, seats: seats_of(which)? },
+    };
+    answer::<Show>(call, &request)
 }
 
 /// `SEAT.UNBLOCK key n seat ...` or `SEAT.UNBLOCK key NAME block`

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use allot_client::{Bucket, ListFilter, Listed, MapRow};
+use allot_client::{Bucket, ListFilter, Listed, MapRow, SeatBlock};
 use allot_tools::seats::PlanOrder;
 use clap::{Args, Subcommand};
 use owo_colors::{AnsiColors, OwoColorize as _};
@@ -36,6 +36,8 @@ pub(crate) enum Verb {
     Holds(Filtered),
     /// List the sales of a show; an order that several holds were sold under has a line for each
     Orders(Filtered),
+    /// List the blocks of a show that have a name or an end
+    Blocks(Key),
     /// List the users who wait for seats of a show
     Queue(Filtered),
     /// Follow the counts of a show
@@ -107,6 +109,8 @@ columns! {
         block Text;
     HOLDS = token Text, user Text, until Time, seats Text;
     ORDERS = order Text, user Text, token Text, seats Text;
+    /// `left` counts the seats that are neither held nor sold.
+    BLOCKS = block Text, seats Number, left Number, per_user Number, until Time;
     QUEUE = token Text, user Text, count Number, tier Text, from Text, priority Number, since Time,
         until Time;
 }
@@ -127,6 +131,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             part(context, &filter, None, (Listed::Orders, ORDERS, "there are no such sales")).await
         }
         Verb::Queue(filter) => part(context, &filter, None, (Listed::Waiting, QUEUE, "nobody waits")).await,
+        Verb::Blocks(Key { key }) => blocks(context, &key).await,
         Verb::Watch(Key { key }) => {
             let show = stores::show(context, &key).await?;
             watch(context, SHOWS, async || Ok(vec![stores::summary(&key, &show.stat(None, None).await?)]))
@@ -138,6 +143,18 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Check(arguments) => show_create::check(context, &arguments),
         Verb::Rehearse(arguments) => rehearse::run(context, &arguments).await,
     }
+}
+
+async fn blocks(context: &Context, key: &str) -> Result {
+    let row = |block: &SeatBlock| {
+        json!({
+            "block": block.name, "seats": block.seats, "left": block.left, "per_user": block.per_user,
+            "until": block.until,
+        })
+    };
+    let blocks = stores::show(context, key).await?.blocks().await?;
+    let rows: Vec<Value> = blocks.iter().map(row).collect();
+    context.out.list(BLOCKS, &rows, "there are no blocks")
 }
 
 async fn get(context: &Context, arguments: &Get) -> Result {

@@ -67,8 +67,8 @@ pub use numbers::{
 };
 pub use record::{Record, to_json};
 pub use seats::{
-    Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatChoice,
-    SeatStore, WaitRequest,
+    Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatBlock,
+    SeatChoice, SeatStore, WaitRequest,
 };
 pub use servers::Servers;
 pub use session::Session;

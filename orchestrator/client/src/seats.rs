@@ -124,6 +124,21 @@ impl Bucket {
     }
 }
 
+/// A block with a name or an end, as `SEAT.BLOCKS` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeatBlock {
+    /// Its name; `None` if it only has an end.
+    pub name: Option<String>,
+    /// Its seats, held and sold ones too.
+    pub seats: u64,
+    /// Seats of it that are neither held nor sold.
+    pub left: u64,
+    /// When it ends by itself, in milliseconds since 1970.
+    pub until: Option<i64>,
+    /// How many of its seats a user may have.
+    pub per_user: Option<u64>,
+}
+
 /// A row as `SEAT.MAP` draws it. Of a standing area it is a state and the number of places in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapRow {
@@ -401,6 +416,20 @@ impl SeatStore {
         self.ask(&command).await
     }
 
+    /// The blocks that have a name or an end.
+    pub async fn blocks(&self) -> Result<Vec<SeatBlock>, Error> {
+        let block = |record: &Record| {
+            Ok(SeatBlock {
+                name: record.get("block")?,
+                seats: record.get("seats")?,
+                left: record.get("left")?,
+                until: record.get("until")?,
+                per_user: record.get("per_user")?,
+            })
+        };
+        Record::read_list(self.ask(&self.begin("SEAT.BLOCKS")).await?)?.iter().map(block).collect()
+    }
+
     /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
         let mut command = self.begin("SEAT.RELEASE");
@@ -489,8 +518,9 @@ impl SeatStore {
         self.ask(self.begin("SEAT.BLOCK").arg(seats.len()).arg(seats)).await
     }
 
-    /// Takes free seats off sale, in a block. A block with a name gets further seats, and `until` (milliseconds since 1970)
-    /// changes its end. A block without a name has an end. Returns the number of seats.
+    /// Takes free seats off sale, in a block. A block with a name gets further seats, `until` (milliseconds since 1970)
+    /// changes its end, and `per_user` how many of its seats a user may have (0: any number). A block without a name has an
+    /// end. Returns the number of seats.
     ///
     /// # Errors
     /// [`Error::Refused`] with `BADSTATE` if one of them is not free, `LIMIT` if the block would be too large.
@@ -498,11 +528,13 @@ impl SeatStore {
         &self,
         name: Option<&str>,
         until: Option<u64>,
+        per_user: Option<u32>,
         seats: &[String],
     ) -> Result<u64, Error> {
         let mut command = self.begin("SEAT.BLOCK");
-        let until = until.map(|until| until.to_string());
-        with_options(&mut command, &[("NAME", name), ("UNTIL", until.as_deref())]);
+        let (until, most) = (until.map(|until| until.to_string()), per_user.map(|most| most.to_string()));
+        let options = [("NAME", name), ("UNTIL", until.as_deref()), ("PERUSER", most.as_deref())];
+        with_options(&mut command, &options);
         self.ask(command.arg(seats.len()).arg(seats)).await
     }
 

@@ -321,6 +321,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.ORDER",
         "SEAT.BLOCK",
         "SEAT.UNBLOCK",
+        "SEAT.BLOCKS",
         "SEAT.GET",
         "SEAT.HOLDS",
         "SEAT.WAIT",

@@ -205,7 +205,8 @@ fn server_stops_at_an_event_that_does_not_fit() {
     // Sound, and about a seat that the show does not have.
     let mut payload = Writer::default();
     payload::begin_events(1, &mut payload);
-    Event::Blocked { name: None, until: None, seats: Seats::from_slice(&[99]) }.encode(&mut payload);
+    Event::Blocked { name: None, until: None, per_user: None, seats: Seats::from_slice(&[99]) }
+        .encode(&mut payload);
     payload::seal(b"show", &mut payload);
     let mut file = fs::OpenOptions::new().append(true).open(server.append_only_file()).unwrap();
     file.write_all(&encode(&[&b"SEAT.APPLY"[..], b"show", &payload.bytes])).unwrap();

@@ -59,6 +59,7 @@ const CALLS: &[(&[&str], &[&str])] = &[
             "SEAT.EXTEND {k} h TTL #",
             "SEAT.MOVE {k} # a-1-1 a-1-9",
             "SEAT.BLOCK {k} NAME b UNTIL # 1 a-1-9",
+            "SEAT.BLOCK {k} NAME b PERUSER # 1 a-1-9",
             r#"SEAT.ALTER {k} {"events":#}"#,
             r#"SEAT.ALTER {k} {"limits":{"holds_per_user":#}}"#,
             r#"SEAT.ALTER {k} {"limits":{"max_hold_ms":#}}"#,

@@ -1,7 +1,7 @@
 //! Blocks with a name or an end in step with the show: which seats return to a block, and what ends it.
 
 use super::blocks::{Block, MAX_BLOCK_SEATS, MAX_BLOCKS};
-use super::claims::Seats;
+use super::claims::{Seats, Stage};
 use super::event::Event;
 use super::state::{Owner, SeatState, Show};
 use super::venue::Seat;
@@ -11,7 +11,37 @@ use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
 use crate::{ensure, invariant};
 
+/// A block as `SEAT.BLOCKS` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRecord<'a> {
+    /// The block.
+    pub block: &'a Block,
+    /// How many of its seats are neither held nor sold.
+    pub left: usize,
+}
+
 impl Show {
+    /// The blocks that have not ended at `now`: those with names by their names, then the others by their ends.
+    /// O(B log B + S) with B blocks that have S seats.
+    pub fn block_records(&self, now: Millis) -> Vec<BlockRecord<'_>> {
+        let is_left = |&&seat: &&Seat| match self.owner(seat) {
+            Owner::Claim(id) => {
+                matches!(self.claims.get(id).stage, Stage::Held { until } if until <= now)
+            }
+            Owner::Free | Owner::Queued | Owner::Blocked => true,
+        };
+        let blocks = self.blocks.iter().filter(|&(id, _)| !self.has_ended(id, now));
+        let record = |(_, block): (u32, _)| {
+            let block: &Block = block;
+            BlockRecord { block, left: block.seats.iter().filter(is_left).count() }
+        };
+        let mut records: Vec<BlockRecord<'_>> = blocks.map(record).collect();
+        records.sort_unstable_by_key(|record| {
+            (record.block.name.is_none(), record.block.name.as_deref(), record.block.until)
+        });
+        records
+    }
+
     /// Blocks with a name or an end.
     pub fn blocks(&self) -> &super::blocks::Blocks {
         &self.blocks

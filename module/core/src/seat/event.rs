@@ -3,6 +3,7 @@
 //!
 //! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
+use super::blocks::MAX_BLOCK_SEATS;
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::moves::Moves;
 use super::plan::{self, Limits, Plan, Rule};
@@ -122,6 +123,8 @@ events! {
             name: Option<Bytes>,
             /// When the block ends by itself; `None` leaves the end of a block that exists.
             until: Option<Millis>,
+            /// How many seats of the block a user may have, 0 = no limit; `None` leaves the limit of a block that exists.
+            per_user: Option<u32>,
             /// The seats, in ascending order.
             seats: Seats,
         } = 13, notice c"allot.seat.blocked";
@@ -412,10 +415,13 @@ impl Show {
             Event::Unwaited { token, .. } => {
                 ensure(self.waiters.find(token).is_some(), "nobody waits under this token")
             }
-            Event::Blocked { name, until, seats } => {
+            Event::Blocked { name, until, per_user, seats } => {
                 if name.is_some() || until.is_some() {
                     self.fits_block(name.as_deref(), *until, seats.len())?;
                 }
+                let limit_fits =
+                    per_user.is_none_or(|most| most as usize <= MAX_BLOCK_SEATS && name.is_some());
+                ensure(limit_fits, "the limit of a block is out of range, or the block has no name")?;
                 let is_free = |&seat: &Seat| {
                     self.venue.is_seat(seat) && matches!(self.owner(seat), Owner::Free | Owner::Queued)
                 };
@@ -508,10 +514,10 @@ impl Show {
                     self.ended_waits.remember(copied(token), until);
                 }
             }
-            Event::Blocked { name, until, seats } => {
+            Event::Blocked { name, until, per_user, seats } => {
                 self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
                 if name.is_some() || until.is_some() {
-                    self.blocks.add(name.as_ref(), *until, seats);
+                    self.blocks.add(name.as_ref(), *until, *per_user, seats);
                 }
             }
             Event::Unblocked { seats } => {

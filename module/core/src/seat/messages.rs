@@ -68,10 +68,12 @@ impl Show {
                 let entry = self.entry(event, None, &[]).with("token", token);
                 vec![entry.with_some("user", user).with("reason", reason)]
             }
-            Event::Blocked { name, until, seats } => {
+            Event::Blocked { name, until, per_user, seats } => {
                 let entry = self.entry(event, None, seats).with_some("block", name.as_deref());
-                let until = until.map(|until| until.to_string());
-                vec![entry.with_some("until", until.as_deref().map(str::as_bytes))]
+                let (until, most) =
+                    (until.map(|until| until.to_string()), per_user.map(|most| most.to_string()));
+                let entry = entry.with_some("until", until.as_deref().map(str::as_bytes));
+                vec![entry.with_some("per_user", most.as_deref().map(str::as_bytes))]
             }
             Event::Unblocked { seats } => vec![self.entry(event, None, seats)],
             Event::BlockEnded { name, until, expired } => {

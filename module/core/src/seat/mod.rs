@@ -8,7 +8,7 @@
 //! keeps the waiting list (`waiting`) in step with the show, `blocking` the `blocks`, and `replan` everything with a changed
 //! plan.
 
-mod blocking;
+pub mod blocking;
 pub mod decide;
 pub mod event;
 pub mod find;

@@ -75,6 +75,8 @@ pub enum Request<'a> {
         name: Option<&'a [u8]>,
         /// When the block ends by itself.
         until: Option<Millis>,
+        /// How many seats of the block a user may have; 0 for any number.
+        per_user: Option<u32>,
         /// The seats to block.
         seats: Vec<&'a [u8]>,
     },
@@ -84,6 +86,8 @@ pub enum Request<'a> {
         name: Option<&'a [u8]>,
         /// When the block ends by itself.
         until: Option<Millis>,
+        /// How many seats of the block a user may have; 0 for any number.
+        per_user: Option<u32>,
         /// The hold.
         token: &'a [u8],
     },

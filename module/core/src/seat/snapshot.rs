@@ -3,7 +3,7 @@
 //! The encoding is canonical: equal shows have equal bytes. Decoding trusts nothing: the plan is built as a client's
 //! would be, and every seat, count and reference is checked before it is used.
 
-use super::blocks::Block;
+use super::blocks::{Block, MAX_BLOCK_SEATS};
 use super::claims::{Claim, MAX_ADDED, MAX_COUNT, Seats, Stage};
 use super::ended::MAX_ENDED;
 use super::event::Waited;
@@ -228,16 +228,18 @@ impl Show {
     fn decode_blocks(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let mut last = None;
         for _ in 0..reader.unsigned()? {
-            let Block { name, until, seats } = reader.field()?;
+            let Block { name, until, per_user, seats } = reader.field()?;
             let key = (name, until);
             ensure(last.as_ref().is_none_or(|last| *last < key), "the blocks are not in order")?;
             let name = key.0.as_ref();
             ensure(name.is_none_or(|name| self.blocks.called(name).is_none()), "two blocks have one name")?;
             self.fits_block(name.map(|name| &name[..]), until, seats.len())?;
+            let limit_fits = |most: u32| (1..=MAX_BLOCK_SEATS).contains(&(most as usize)) && name.is_some();
+            ensure(per_user.is_none_or(limit_fits), "the limit of a block is out of range")?;
             let fits =
                 |&seat: &Seat| self.may_be_in_block(seat, name.is_some()) && self.blocks.of(seat).is_none();
             ensure(seats.iter().all(fits), "a seat of a block is free, or in two blocks")?;
-            self.blocks.add(name, until, &seats);
+            self.blocks.add(name, until, per_user, &seats);
             last = Some(key);
         }
         Ok(())

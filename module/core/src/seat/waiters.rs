@@ -1,8 +1,7 @@
 //! The waiting list in step with the show: what an event changes for waiters.
 
 use super::claims::MAX_COUNT;
-use super::decide::rules::check_user_limits;
-use super::decide::wait::{Examined, examine};
+use super::decide::wait::{Examined, examine, within_limits};
 use super::event::{Event, Waited, freed_by_move};
 use super::outcome::WaitRecord;
 
@@ -27,6 +26,8 @@ pub(super) enum Effect {
     None,
     /// What the limits allow these users, and perhaps the seats of blocks. Which seats are free is noted as they change.
     Some { users: Users, in_blocks: bool },
+    /// The limit of a block; if the block has new seats, those of blocks as well.
+    Limit { in_blocks: bool },
     /// Everything may have changed.
     All,
 }
@@ -98,13 +99,12 @@ impl Show {
         let of_hold =
             |token: &[u8]| self.claims.find(token).is_some_and(|id| in_block(&self.claims.get(id).seats));
         let some = |users, in_blocks| Effect::Some { users, in_blocks };
+        let has_limit = |block: u32| self.blocks.get(block).is_some_and(|block| block.per_user.is_some());
         match event {
             Event::Created { .. }
             | Event::Extended { .. }
             | Event::Waited(_)
             | Event::Unwaited { .. }
-            | Event::Unblocked { .. }
-            | Event::BlockEnded { .. }
             | Event::Passed
             | Event::Flushed { .. } => Effect::None,
             Event::Altered { .. } | Event::Arranged { .. } => Effect::All,
@@ -115,14 +115,24 @@ impl Show {
             Event::Released { token, seats } => some(holder(token), in_block(seats)),
             Event::Expired { token } => some(holder(token), of_hold(token)),
             Event::Refunded { seats } => some(owners(seats), in_block(seats)),
-            Event::Moved { from, to } => some(Users::new(), in_block(&freed_by_move(from, to))),
+            Event::Moved { from, to } => some(owners(from), in_block(&freed_by_move(from, to))),
             Event::Transferred { user, seats, .. } => {
                 let mut users = owners(seats);
                 users.push(user.clone());
                 some(users, false)
             }
             // The seats of a block with a name can be waited for.
-            Event::Blocked { name, .. } => some(Users::new(), name.is_some()),
+            Event::Blocked { per_user: Some(_), .. } => Effect::Limit { in_blocks: true },
+            Event::Blocked { name, per_user: None, .. } => some(Users::new(), name.is_some()),
+            // Its last seat may leave the block, which ends.
+            Event::Unblocked { seats } => {
+                let mut blocks = seats.iter().filter_map(|&seat| self.blocks.of(seat));
+                if blocks.any(has_limit) { Effect::Limit { in_blocks: false } } else { Effect::None }
+            }
+            Event::BlockEnded { name, until, .. } => {
+                let block = self.blocks.find(name.as_deref(), *until);
+                if block.is_some_and(has_limit) { Effect::Limit { in_blocks: false } } else { Effect::None }
+            }
         }
     }
 
@@ -136,14 +146,23 @@ impl Show {
             }
             Effect::Some { users, in_blocks } => {
                 users.iter().for_each(|user| self.recheck_limits(user));
-                if in_blocks {
-                    self.waiters.search_all(|wish| wish.from.is_some());
-                }
+                self.search_blocks(in_blocks);
+            }
+            Effect::Limit { in_blocks } => {
+                self.recheck_all_limits();
+                self.search_blocks(in_blocks);
             }
         }
     }
 
-    /// Finds out again which waiters the limits allow to have seats. O(waiters).
+    fn search_blocks(&mut self, in_blocks: bool) {
+        if in_blocks {
+            self.waiters.search_all(|wish| wish.from.is_some());
+        }
+    }
+
+    /// Finds out again which waiters the limits allow to have seats. O(waiters + those who wait for a block with a limit *
+    /// seats of the block).
     pub(super) fn recheck_all_limits(&mut self) {
         let ids: Vec<u32> = self.waiters.table.iter().map(|(id, _)| id).collect();
         ids.into_iter().for_each(|id| self.recheck_limit(id));
@@ -156,9 +175,10 @@ impl Show {
 
     fn recheck_limit(&mut self, id: u32) {
         let waiter = self.waiters.get(id);
-        let count = self.waiters.queue_of(waiter).wish.count;
+        let wish = &self.waiters.queue_of(waiter).wish;
         let (user, queue) = (&waiter.user, waiter.queue);
-        let limited = check_user_limits(self, user, count, None, 0).is_err();
+        let from = wish.from.as_deref().and_then(|name| self.blocks.called(name));
+        let limited = !within_limits(self, user, wish.count, from);
         if self.waiters.set_limited(id, limited) {
             self.waiters.search_for(queue);
         }

@@ -50,7 +50,8 @@ impl House {
 
     fn block_until(&mut self, name: &str, seats: &[&str]) {
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
-        self.ask(&Request::Block { name: Some(name.as_bytes()), until: Some(500), seats }).unwrap();
+        self.ask(&Request::Block { name: Some(name.as_bytes()), until: Some(500), per_user: None, seats })
+            .unwrap();
     }
 }
 

@@ -1,21 +1,29 @@
 //! Blocks with a name or an end.
 
 use super::house::{House, code, wish};
-use allot_core::seat::Reply;
 use allot_core::seat::claims::Seats;
 use allot_core::seat::event::{Event, Held, Turn};
-use allot_core::seat::request::{Hold, Pick, Request, Wish};
+use allot_core::seat::request::{AddBest, Hold, Pick, Replace, Request, Transfer, Wait, Wish};
 use allot_core::seat::state::SeatState;
+use allot_core::seat::{Reply, Show, WaitRecord};
 use allot_core::shared::Bytes;
 use allot_core::shared::field::Any;
+use allot_core::shared::machine::FollowUp;
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 
 impl House {
     fn block_in(&mut self, name: Option<&str>, until: Option<i64>, seats: &[&str]) -> Result<Reply, Code> {
         let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
-        let request = Request::Block { name: name.map(str::as_bytes), until, seats };
+        let request = Request::Block { name: name.map(str::as_bytes), until, per_user: None, seats };
         self.ask(&request).map_err(|refusal| refusal.code)
+    }
+
+    /// Puts seats into the block `press`, of which a user may have so many.
+    fn limit_press(&mut self, most: u32, seats: &[&str]) {
+        let seats = seats.iter().map(|seat| seat.as_bytes()).collect();
+        let request = Request::Block { name: Some(b"press"), until: None, per_user: Some(most), seats };
+        self.ask(&request).unwrap();
     }
 }
 
@@ -142,6 +150,7 @@ fn events_that_mix_seats_of_a_block_with_others_are_refused() {
     let blocked = |name: Option<&[u8]>, until, seat| Event::Blocked {
         name: name.map(Bytes::from_slice),
         until,
+        per_user: None,
         seats: Seats::from_slice(&[seat]),
     };
     assert!(house.show.admits(&blocked(None, None, 0)).is_err());
@@ -152,4 +161,127 @@ fn events_that_mix_seats_of_a_block_with_others_are_refused() {
         |name: &[u8]| Event::BlockEnded { name: Some(Bytes::from_slice(name)), until: None, expired: false };
     assert!(house.show.admits(&ended(b"nobody")).is_err());
     assert!(house.show.admits(&ended(b"press")).is_ok());
+}
+
+#[test]
+fn user_has_at_most_the_limit_of_a_block() {
+    let mut house = House::rows("ltr", &["........"]);
+    house.limit_press(2, &["a-1-1", "a-1-2", "a-1-3", "a-1-4"]);
+    assert_eq!(house.hold(press("ann", 3)), "LIMIT");
+    assert_eq!(house.hold(press("ann", 1)), "a-1-1");
+    house.confirm("t2", None).unwrap();
+    let token = TokenChoice { token: b"r", chosen: true };
+    let refused = house.ask(&Request::Hold(Hold { token, ..press("ann", 2) })).unwrap_err();
+    assert_eq!(refused.to_string(), "LIMIT user 'ann' may have 2 seats of block 'press' and has 1");
+    assert_eq!(house.hold(press("ann", 1)), "a-1-2");
+    let token = TokenChoice { token: b"p", chosen: true };
+    let (seats, from) = (vec![&b"a-1-3"[..]], Some(&b"press"[..]));
+    let pick =
+        |user| Pick { user, ttl: 9, token, orphans: None, from, seats: seats.clone(), exchange: vec![] };
+    assert_eq!(code(house.ask(&Request::Pick(pick(b"ann")))), Code::Limit);
+    assert_eq!(code(house.ask(&Request::AddPicked(pick(b"ann")))), Code::Limit);
+    // Neither another user nor other seats are limited.
+    assert_eq!(house.hold(wish("ann", 3)), "a-1-5 a-1-6 a-1-7");
+    assert!(house.ask(&Request::Pick(pick(b"bob"))).is_ok());
+    // What the user gives back or exchanges does not count.
+    let replace = Some(Replace { token: b"t3", other: false });
+    assert_eq!(house.hold(Hold { replace, ..press("ann", 1) }), "a-1-2");
+    let exchange = vec![&b"a-1-1"[..]];
+    assert_eq!(
+        house.hold(Hold { exchange, token: TokenChoice { token: b"x", chosen: true }, ..press("ann", 1) }),
+        "a-1-4"
+    );
+    assert_eq!(code(house.confirm("x", None)), Code::Limit);
+    house.ask(&Request::Refund { order: None, seats: Some(vec![b"a-1-1"]), into: None }).unwrap();
+    house.confirm("x", None).unwrap();
+    assert_eq!(house.show.check(), Ok(()));
+}
+
+#[test]
+fn later_call_changes_the_limit_of_a_block() {
+    let mut house = House::rows("ltr", &["......"]);
+    house.limit_press(1, &["a-1-1", "a-1-2"]);
+    house.block_in(Some("press"), None, &["a-1-3"]).unwrap();
+    assert_eq!(house.hold(press("ann", 2)), "LIMIT");
+    house.limit_press(2, &["a-1-4"]);
+    assert_eq!(house.hold(press("ann", 2)), "a-1-1 a-1-2");
+    house.limit_press(0, &["a-1-5"]);
+    let token = TokenChoice { token: b"t2", chosen: true };
+    let hold = Hold { token, ..press("ann", 1) };
+    assert!(house.ask(&Request::AddBest(AddBest { hold, once: None })).is_ok());
+    assert_eq!(house.show.block_records(house.now)[0].block.per_user, None);
+    house.limit_press(1, &["a-1-6"]);
+    let bytes = house.show.encode();
+    assert_eq!(Show::decode(&bytes).unwrap().block_records(0)[0].block.per_user, Some(1));
+    let block = |name, per_user| Request::Block { name, until: Some(9), per_user, seats: vec![b"a-1-4"] };
+    assert_eq!(
+        code(house.ask(&Request::EndBlock(b"press")).and_then(|_| house.ask(&block(None, Some(1))))),
+        Code::Err
+    );
+    assert_eq!(code(house.ask(&block(Some(b"press"), Some(20_001)))), Code::Err);
+}
+
+#[test]
+fn sale_is_not_transferred_beyond_the_limit_of_a_block() {
+    let mut house = House::rows("ltr", &["....."]);
+    house.limit_press(2, &["a-1-1", "a-1-2", "a-1-3"]);
+    assert_eq!(house.hold(press("ann", 2)), "a-1-1 a-1-2");
+    house.confirm("t1", None).unwrap();
+    assert_eq!(house.hold(press("bob", 1)), "a-1-3");
+    let transfer = |seats| {
+        Request::Transfer(Transfer { user: b"bob", seats, order: None, to_order: Some(b"o"), token: b"new" })
+    };
+    assert_eq!(code(house.ask(&transfer(vec![b"a-1-1", b"a-1-2"]))), Code::Limit);
+    assert_eq!(house.ask(&transfer(vec![b"a-1-1"])), Ok(Reply::Integer(1)));
+}
+
+#[test]
+fn waiter_at_the_limit_of_a_block_is_served_once_the_limit_allows_it() {
+    type Change = fn(&mut House);
+    let wait = |user, token: &'static [u8]| {
+        let token = TokenChoice { token, chosen: true };
+        Request::Wait(Wait { hold: Hold { token, ..press(user, 1) }, offer: 100, priority: 0 })
+    };
+    let offered = |reply| matches!(reply, Ok(Reply::Wait(WaitRecord { offered: true, .. })));
+    let examine = |house: &mut House| {
+        while let FollowUp::Event(event) = follow(&mut house.show, house.now) {
+            house.show.admits(&event).unwrap();
+            house.show.apply(house.now, &event);
+        }
+    };
+    let changes: [(&str, Change); 3] = [
+        ("a higher limit", |house| house.limit_press(2, &["a-1-4"])),
+        ("the hold is released", |house| _ = house.release("t1").unwrap()),
+        ("another block of the name", |house| {
+            house.ask(&Request::EndBlock(b"press")).unwrap();
+            house.block_in(Some("press"), None, &["a-1-4"]).unwrap();
+        }),
+    ];
+    for (name, change) in changes {
+        let mut house = House::rows("ltr", &["......"]);
+        house.limit_press(1, &["a-1-1", "a-1-2"]);
+        assert_eq!(house.hold(press("ann", 1)), "a-1-1");
+        assert!(!offered(house.ask(&wait("ann", b"w"))), "{name}");
+        examine(&mut house);
+        assert_eq!(house.show.waiters().len(), 1, "{name}");
+        change(&mut house);
+        examine(&mut house);
+        assert_eq!(house.show.waiters().len(), 0, "{name}");
+        assert_eq!(house.show.check(), Ok(()));
+    }
+    let mut house = House::rows("ltr", &["......"]);
+    house.limit_press(1, &["a-1-1", "a-1-2"]);
+    house.hold(press("ann", 1));
+    house.confirm("t1", None).unwrap();
+    assert_eq!(code(house.ask(&wait("ann", b"w"))), Code::Limit, "the user has bought what the limit allows");
+}
+
+/// The next event of the waiting list.
+fn follow(show: &mut Show, now: i64) -> FollowUp<Event> {
+    loop {
+        match show.follow_up(now) {
+            FollowUp::Continue => {}
+            other => return other,
+        }
+    }
 }

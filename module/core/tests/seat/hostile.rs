@@ -10,7 +10,7 @@ use allot_core::shared::token::TokenChoice;
 /// Two rows with two blocks, a hold and a sale from one of them, and users who wait for free seats and for a block.
 fn house() -> House {
     let mut house = House::rows("ltr", &["......", "......"]);
-    let block = |name, until, seats| Request::Block { name, until, seats };
+    let block = |name, until, seats| Request::Block { name, until, per_user: None, seats };
     house.ask(&block(Some(&b"press"[..]), Some(90), vec![b"a-1-1", b"a-1-2", b"a-1-3", b"a-2-6"])).unwrap();
     house.ask(&block(None, Some(70), vec![b"a-2-1", b"a-2-2"])).unwrap();
     house.block(&["a-1-6"]);
@@ -71,8 +71,8 @@ fn damaged_event_is_refused_or_leaves_a_sound_show() {
     let house = house();
     let free_seat = || vec![&b"a-2-4"[..]];
     let requests = [
-        Request::Block { name: Some(b"press"), until: None, seats: free_seat() },
-        Request::Block { name: None, until: Some(80), seats: free_seat() },
+        Request::Block { name: Some(b"press"), until: None, per_user: None, seats: free_seat() },
+        Request::Block { name: None, until: Some(80), per_user: None, seats: free_seat() },
         Request::EndBlock(b"press"),
         Request::Hold(Hold {
             token: chosen(b"h"),

@@ -95,6 +95,7 @@ impl House {
         self.ask(&Request::Block {
             name: None,
             until: None,
+            per_user: None,
             seats: seats.iter().map(|seat| seat.as_bytes()).collect(),
         })
         .unwrap();

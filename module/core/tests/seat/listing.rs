@@ -224,7 +224,7 @@ fn offers_are_of_different_areas_the_best_first() {
     assert_eq!(found(&house, &require, 20), [""; 0]);
     let areas: Vec<&[u8]> = vec![b"b"];
     assert_eq!(found(&house, &Wish { areas: areas.clone(), ..wanted(1) }, 20), ["b-1-1"]);
-    house.ask(&Request::Block { name: None, until: None, seats: vec![b"b-1-1"] }).unwrap();
+    house.ask(&Request::Block { name: None, until: None, per_user: None, seats: vec![b"b-1-1"] }).unwrap();
     assert_eq!(found(&house, &Wish { areas: areas.clone(), ..wanted(1) }, 20), ["b-1-4"]);
 }
 

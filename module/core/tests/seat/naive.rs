@@ -41,6 +41,8 @@ pub struct Block {
     pub number: usize,
     pub name: String,
     pub until: Option<i64>,
+    /// How many of its seats a user may have.
+    pub per_user: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -309,9 +311,15 @@ impl Naive {
     }
 
     /// Held or sold seats are given up; with a name (empty for none), they are blocked, and perhaps in a block.
-    pub fn give_up_into(&mut self, ids: &[String], into: Option<&str>, until: Option<i64>) {
+    pub fn give_up_into(
+        &mut self,
+        ids: &[String],
+        into: Option<&str>,
+        until: Option<i64>,
+        per_user: Option<usize>,
+    ) {
         let in_block = into.is_some_and(|name| !name.is_empty()) || until.is_some();
-        let number = in_block.then(|| self.block_for(into.filter(|name| !name.is_empty()), until));
+        let number = in_block.then(|| self.block_for(into.filter(|name| !name.is_empty()), until, per_user));
         for id in ids {
             self.give_up(id);
             if into.is_some() {
@@ -324,16 +332,24 @@ impl Naive {
     }
 
     /// The block of that name; without a name, the one that ends at that time. It may be new.
-    pub fn block_for(&mut self, name: Option<&str>, until: Option<i64>) -> usize {
+    pub fn block_for(&mut self, name: Option<&str>, until: Option<i64>, per_user: Option<usize>) -> usize {
+        // 0 is no limit.
+        let limit = |before| per_user.map_or(before, |most| (most > 0).then_some(most));
         let name = name.unwrap_or_default();
         let mut blocks = self.blocks.iter_mut();
         let same = |block: &&mut Block| block.name == name && (!name.is_empty() || block.until == until);
         if let Some(block) = blocks.find(same) {
             block.until = until.or(block.until);
+            block.per_user = limit(block.per_user);
             return block.number;
         }
         self.next_block += 1;
-        self.blocks.push(Block { number: self.next_block, name: name.to_owned(), until });
+        self.blocks.push(Block {
+            number: self.next_block,
+            name: name.to_owned(),
+            until,
+            per_user: limit(None),
+        });
         self.next_block
     }
 
@@ -415,17 +431,42 @@ impl Naive {
         let states: Vec<State> = given.iter().map(|id| self.by_id(id).state.clone()).collect();
         let is_own =
             |state: &State| matches!(state, State::Sold(token, _) if self.claims[token].user == claim.user);
-        let given = if states.iter().all(is_own) { given.len() } else { 0 };
-        self.seats_per_user > 0 && self.user_seats(&claim.user) - given > self.seats_per_user
+        let given = if states.iter().all(is_own) { given } else { &[] };
+        let mut blocks = self.seats_of(token).into_iter().map(|id| self.by_id(&id).block).collect::<Vec<_>>();
+        blocks.dedup();
+        self.seats_per_user > 0 && self.user_seats(&claim.user) - given.len() > self.seats_per_user
+            || !blocks.into_iter().all(|block| self.block_allows(&claim.user, block, 0, given))
+    }
+
+    /// Whether the limit of a block allows a user so many more of its seats, after the `given` seats were given up.
+    pub fn block_allows(&self, user: &[u8], block: Option<usize>, more: usize, given: &[String]) -> bool {
+        let most =
+            self.blocks.iter().find(|other| Some(other.number) == block).and_then(|block| block.per_user);
+        let has = |seat: &&Seat| match &seat.state {
+            State::Held(token) | State::Sold(token, _) => self.claims[token].user == user,
+            State::Free | State::Queued | State::Blocked => false,
+        };
+        let of_block = |seat: &&Seat| seat.block == block && !given.contains(&seat.id);
+        let has =
+            self.places().map(|place| self.seat(place)).filter(|seat| of_block(seat) && has(seat)).count();
+        most.is_none_or(|most| has + more <= most)
+    }
+
+    /// The block of this name.
+    pub fn block_called(&self, name: Option<&str>) -> Option<usize> {
+        let block = self.blocks.iter().find(|block| !block.name.is_empty() && Some(&*block.name) == name);
+        block.map(|block| block.number)
     }
 
     pub fn user_holds(&self, user: &[u8]) -> usize {
         self.claims.values().filter(|claim| claim.user == user && !claim.sold).count()
     }
 
-    /// Whether the limits allow a user so many further seats.
-    pub fn allows(&self, user: &[u8], count: usize) -> bool {
-        (self.holds_per_user == 0 || self.user_holds(user) < self.holds_per_user)
+    /// Whether the limits allow a user the seats of a wish.
+    pub fn allows(&self, user: &[u8], wish: &Wish) -> bool {
+        let count = wish.count;
+        self.block_allows(user, self.block_called(wish.from.as_deref()), count, &[])
+            && (self.holds_per_user == 0 || self.user_holds(user) < self.holds_per_user)
             && (self.seats_per_user == 0 || self.user_seats(user) + count <= self.seats_per_user)
     }
 
@@ -438,7 +479,7 @@ impl Naive {
         let served = order.into_iter().find(|&place| {
             let waiter = self.waiters[place].clone();
             let offer = if self.max_hold > 0 { waiter.offer.min(self.max_hold) } else { waiter.offer };
-            self.allows(&waiter.user, waiter.wish.count)
+            self.allows(&waiter.user, &waiter.wish)
                 && matches!(
                     self.grant(&waiter.wish, &waiter.user, &waiter.token, now, now + offer, None),
                     Outcome::Seats(_)
@@ -459,7 +500,10 @@ impl Naive {
         };
         let tokens = self.claims.iter().filter(|(_, claim)| claim.user == user && claim.sold);
         let bought: usize = tokens.map(|(token, _)| self.seats_of(token).len()).sum();
-        self.places().filter(of_wish).count() < wish.count
+        let live = self.claims.iter().filter(|(_, claim)| claim.user == user && !claim.sold);
+        let held: Vec<String> = live.flat_map(|(token, _)| self.seats_of(token)).collect();
+        !self.block_allows(user, self.block_called(wish.from.as_deref()), wish.count, &held)
+            || self.places().filter(of_wish).count() < wish.count
             || self.seats_per_user > 0 && bought + wish.count > self.seats_per_user
             || wish.from.is_none() && !self.could_meet_empty(wish)
     }
@@ -507,7 +551,7 @@ impl Naive {
     /// Whether seats that are free to all could meet a wish that waits.
     pub fn could_serve(&self) -> bool {
         self.waiters.iter().any(|waiter| {
-            self.allows(&waiter.user, waiter.wish.count)
+            self.allows(&waiter.user, &waiter.wish)
                 && matches!(self.search(&waiter.wish, None), Outcome::Seats(_))
         })
     }

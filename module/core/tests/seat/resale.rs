@@ -117,7 +117,9 @@ fn sale_moves_to_free_seats_of_its_tier_beyond_the_limit_of_its_user() {
 fn seat_of_a_block_returns_to_it_when_its_sale_moves() {
     let mut house = house();
     let seats = vec![&b"a-1-4"[..]];
-    house.step(&Request::Block { name: Some(b"press"), until: None, seats: seats.clone() }).unwrap();
+    house
+        .step(&Request::Block { name: Some(b"press"), until: None, per_user: None, seats: seats.clone() })
+        .unwrap();
     let token = TokenChoice { token: b"p", chosen: true };
     let pick =
         Pick { user: b"pia", ttl: 9, token, orphans: None, from: Some(b"press"), seats, exchange: vec![] };
@@ -167,7 +169,7 @@ fn transfer_lets_its_former_user_have_seats_again() {
 fn given_up_seats_go_into_a_block_and_to_no_waiter() {
     let refund = Request::Refund { order: Some(b"o2"), seats: None, into: Some(b"kept") };
     let release = Request::Release { token: b"e", seats: None, into: Some(b"kept") };
-    let hold = Request::BlockHold { name: Some(b"kept"), until: Some(500), token: b"e" };
+    let hold = Request::BlockHold { name: Some(b"kept"), until: Some(500), per_user: None, token: b"e" };
     for request in [refund, release, hold] {
         let mut house = house();
         house.cid_waits();
@@ -185,7 +187,7 @@ fn hold_that_becomes_a_block_is_free_when_the_block_ends() {
     let mut house = house();
     house.pick("dan", "d", &["a-1-4", "a-1-5"]).unwrap();
     let until = Some(house.now + 5000);
-    let block = |until| Request::BlockHold { name: None, until, token: b"d" };
+    let block = |until| Request::BlockHold { name: None, until, per_user: None, token: b"d" };
     assert_eq!(house.step(&block(until)), Ok(Reply::Integer(2)));
     assert_eq!(house.map(), "sssxx./..");
     assert_eq!(code(house.step(&block(until))), Code::NotFound, "the hold is gone");
@@ -198,7 +200,9 @@ fn hold_that_becomes_a_block_is_free_when_the_block_ends() {
 fn seats_of_a_block_leave_it_for_the_block_into_which_they_go() {
     let mut house = house();
     for (name, seat) in [(b"press", &b"a-1-4"[..]), (b"staff", b"a-1-5")] {
-        house.step(&Request::Block { name: Some(name), until: None, seats: vec![seat] }).unwrap();
+        house
+            .step(&Request::Block { name: Some(name), until: None, per_user: None, seats: vec![seat] })
+            .unwrap();
     }
     let take = |house: &mut House| {
         let token = TokenChoice { token: b"p", chosen: true };
@@ -210,7 +214,7 @@ fn seats_of_a_block_leave_it_for_the_block_into_which_they_go() {
     house.step(&Request::Release { token: b"p", seats: None, into: Some(b"press") }).unwrap();
     assert_eq!(house.show.blocks().len(), 2, "it is where it was");
     take(&mut house);
-    let late = Request::BlockHold { name: Some(b"press"), until: Some(90), token: b"p" };
+    let late = Request::BlockHold { name: Some(b"press"), until: Some(90), per_user: None, token: b"p" };
     assert_eq!(
         code(house.step(&late)),
         Code::BadState,

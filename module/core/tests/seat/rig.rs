@@ -1,6 +1,7 @@
 //! A show under test beside everything that must agree with it.
 
-use super::naive::{Naive, State};
+use super::naive::{Naive, Seat, State};
+use allot_core::seat::blocking::BlockRecord;
 use allot_core::seat::list::Filter;
 use allot_core::seat::plan::{Limits, PickOrphans, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use allot_core::seat::request::{AddBest, Orphans, Request, Wait};
@@ -278,6 +279,22 @@ impl Rig {
             let block = self.naive.blocks.iter().find(|block| Some(block.number) == seat.block);
             let name = block.map(|block| block.name.as_bytes()).filter(|name| !name.is_empty());
             assert_eq!(record.block.as_deref(), name, "{}", seat.id);
+        }
+        let records = self.show.block_records(self.now);
+        assert_eq!(records.len(), self.naive.blocks.len());
+        for BlockRecord { block, left } in records {
+            let name = block.name.as_deref().unwrap_or_default();
+            let is_same = |other: &&Block| {
+                other.name.as_bytes() == name && (!name.is_empty() || other.until == block.until)
+            };
+            let naive = self.naive.blocks.iter().find(is_same).unwrap();
+            let of_block = |seat: &&Seat| seat.block == Some(naive.number);
+            let seats: Vec<&Seat> =
+                self.naive.places().map(|place| self.naive.seat(place)).filter(of_block).collect();
+            let blocked = seats.iter().filter(|seat| seat.state == State::Blocked).count();
+            let expected = (naive.until, naive.per_user, seats.len(), blocked);
+            let most = block.per_user.map(|most| most as usize);
+            assert_eq!((block.until, most, block.seats.len(), left), expected, "{naive:?}");
         }
         let rows = |plan: &Plan| {
             let rows = plan.areas.iter().map(|area| area.rows.iter().map(|row| row.label.clone()).collect());

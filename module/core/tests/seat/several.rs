@@ -269,7 +269,11 @@ fn allows(rig: &Rig, wish: &Wish, user: &[u8], ttl: i64, replace: Option<&(Vec<u
         && (naive.holds_per_user == 0 || naive.user_holds(user) - given_up.0 < naive.holds_per_user)
         && (naive.seats_per_user == 0
             || naive.user_seats(user) - given_up.1 + wish.count <= naive.seats_per_user)
-        && wish.from.as_ref().is_none_or(|name| naive.blocks.iter().any(|block| block.name == *name))
+        && wish.from.as_ref().is_none_or(|name| {
+            let block = naive.block_called(Some(name));
+            let given = replace.map_or_else(Vec::new, |(old, _)| naive.seats_of(old));
+            block.is_some() && naive.block_allows(user, block, wish.count, &given)
+        })
 }
 
 fn hold_in_all(rigs: &mut [Rig], random: &mut Random, token: &str) {

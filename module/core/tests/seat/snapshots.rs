@@ -22,7 +22,12 @@ fn sample_show() -> Show {
     house.pick("cid", "t9", &[&first]).unwrap();
     house.confirm("t9", None).unwrap();
     house.block(&[&second]);
-    let block = Request::Block { name: Some(b"press"), until: Some(90_000), seats: vec![last.as_bytes()] };
+    let block = Request::Block {
+        name: Some(b"press"),
+        until: Some(90_000),
+        per_user: Some(2),
+        seats: vec![last.as_bytes()],
+    };
     house.ask(&block).unwrap();
     let mut hold = wish("dee", 9);
     hold.token = TokenChoice { token: b"w1", chosen: true };

@@ -195,7 +195,7 @@ fn scattered_party_with_needs_may_have_places_for_its_other_members() {
 fn places_of_a_block_and_of_a_replaced_hold_are_taken_by_number() {
     let mut house = festival(9);
     let seats = vec![&b"floor-8"[..], b"floor-2", b"floor-4"];
-    house.ask(&Request::Block { name: Some(b"press"), until: None, seats }).unwrap();
+    house.ask(&Request::Block { name: Some(b"press"), until: None, per_user: None, seats }).unwrap();
     assert_eq!(
         house.hold(Hold { wish: Wish { from: Some(b"press"), ..places(2).wish }, ..places(2) }),
         "floor-2 floor-4"

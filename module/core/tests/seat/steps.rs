@@ -98,7 +98,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
         Err(Code::NotFound)
     } else if naive.can_never_have(user.as_bytes(), &wish) {
         Err(Code::Limit)
-    } else if naive.allows(user.as_bytes(), wish.count)
+    } else if naive.allows(user.as_bytes(), &wish)
         && matches!(naive.grant(&wish, user.as_bytes(), &token, now, now + offer, None), Outcome::Seats(_))
     {
         naive.ended.insert(token, now + ttl);
@@ -239,6 +239,11 @@ pub(super) fn expect_hold(
     if naive.seats_per_user > 0 && naive.user_seats(user) - given_up.1 + wish.count > naive.seats_per_user {
         return Err(Code::Limit);
     }
+    let given = replace.map_or_else(Vec::new, |(old, _)| naive.seats_of(old));
+    let block = naive.block_called(wish.from.as_deref());
+    if block.is_some() && !naive.block_allows(user, block, wish.count, &given) {
+        return Err(Code::Limit);
+    }
     if names_unknown(naive, wish) {
         return Err(Code::NotFound);
     }
@@ -301,7 +306,8 @@ pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[Strin
         random.pick(&[None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid), Some(PickOrphans::Avoid)]);
     let forbids = orphans.unwrap_or(naive.pick_orphans) != PickOrphans::Allow;
     let strands = forbids && naive.strands_needlessly(&ids, block);
-    let expected = if full || free && strands {
+    let over = block.is_some() && !naive.block_allows(b"dee", block, ids.len(), &exchange);
+    let expected = if full || over || free && strands {
         Err(Code::Limit)
     } else if free {
         naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
@@ -461,7 +467,7 @@ pub(super) fn release(rig: &mut Rig, random: &mut Random, token: &[u8]) {
         None => Err(Code::NotFound),
         Some(claim) if claim.sold => Err(Code::BadState),
         Some(_) => {
-            naive.give_up_into(&seats, into, None);
+            naive.give_up_into(&seats, into, None, None);
             Ok(Reply::Integer(seats.len() as i64))
         }
     };
@@ -472,6 +478,7 @@ pub(super) fn release(rig: &mut Rig, random: &mut Random, token: &[u8]) {
 /// A hold becomes blocked seats.
 pub(super) fn block_hold(rig: &mut Rig, random: &mut Random, token: &[u8]) {
     let name = random.chance(60).then(|| random.pick(&BLOCKS));
+    let most = (name.is_some() && random.chance(30)).then(|| random.pick(&[0, 1, 2, 4]));
     let until = random.chance(40).then(|| rig.now + random.pick(&[1, 30, 90]));
     let naive = &mut rig.naive;
     let seats = naive.seats_of(token);
@@ -480,13 +487,14 @@ pub(super) fn block_hold(rig: &mut Rig, random: &mut Random, token: &[u8]) {
     let expected = match naive.claims.get(token) {
         None => Err(Code::NotFound),
         Some(claim) if claim.sold => Err(Code::BadState),
-        Some(_) if all_are_of_it && until.is_some() => Err(Code::BadState),
+        Some(_) if all_are_of_it && (until.is_some() || most.is_some()) => Err(Code::BadState),
         Some(_) => {
-            naive.give_up_into(&seats, Some(name.unwrap_or_default()), until);
+            naive.give_up_into(&seats, Some(name.unwrap_or_default()), until, most);
             Ok(Reply::Integer(seats.len() as i64))
         }
     };
-    let request = Request::BlockHold { name: name.map(str::as_bytes), until, token };
+    let per_user = most.map(|most| most as u32);
+    let request = Request::BlockHold { name: name.map(str::as_bytes), until, per_user, token };
     assert_eq!(rig.ask(&request), expected, "{request:?}");
 }
 
@@ -546,6 +554,16 @@ pub(super) fn transfer(rig: &mut Rig, random: &mut Random, token: &str, ids: &[S
     let one = orders.iter().all(|order| *order == orders[0]);
     let others = sales.iter().flatten().filter(|(token, _)| naive.claims[token].user != user.as_bytes());
     let more = others.count();
+    let gained: Vec<String> = ids
+        .iter()
+        .filter(|&id| sale(naive, id).is_some_and(|(token, _)| naive.claims[&token].user != user.as_bytes()))
+        .cloned()
+        .collect();
+    let mut blocks: Vec<Option<usize>> = gained.iter().map(|id| naive.by_id(id).block).collect();
+    blocks.sort_unstable();
+    let block_is_full = blocks
+        .chunk_by(|one, other| one == other)
+        .any(|some| some[0].is_some() && !naive.block_allows(user.as_bytes(), some[0], some.len(), &[]));
     let new_order = to_order.map(<[u8]>::to_vec).or_else(|| orders.first().cloned().flatten());
     let expected = if orders.len() < ids.len() {
         Err(Code::BadState)
@@ -555,7 +573,9 @@ pub(super) fn transfer(rig: &mut Rig, random: &mut Random, token: &str, ids: &[S
         Err(Code::Err)
     } else if more == 0 && one && orders[0] == new_order {
         Ok(Reply::Integer(ids.len() as i64))
-    } else if naive.seats_per_user > 0 && naive.user_seats(user.as_bytes()) + more > naive.seats_per_user {
+    } else if block_is_full
+        || naive.seats_per_user > 0 && naive.user_seats(user.as_bytes()) + more > naive.seats_per_user
+    {
         Err(Code::Limit)
     } else {
         naive.take(&ids, user.as_bytes(), token.as_bytes(), rig.now, rig.now);
@@ -594,7 +614,7 @@ pub(super) fn refund(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let expected = if ids.is_empty() {
         Err(Code::NotFound)
     } else if ids.iter().all(|id| matches!(naive.by_id(id).state, State::Sold(..))) {
-        naive.give_up_into(&ids, into, None);
+        naive.give_up_into(&ids, into, None, None);
         Ok(Reply::Integer(ids.len() as i64))
     } else {
         Err(Code::BadState)
@@ -607,13 +627,15 @@ pub(super) fn block(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let ids = some_ids(random, ids);
     let block = random.chance(60);
     let name = random.chance(60).then(|| random.pick(&BLOCKS));
+    let most = (name.is_some() && random.chance(30)).then(|| random.pick(&[0, 1, 2, 4]));
     let until = random.chance(50).then(|| rig.now + random.pick(&[1, 30, 90]));
     let from = if block { State::Free } else { State::Blocked };
     let naive = &mut rig.naive;
     let fits = |state: &State| *state == from || block && *state == State::Queued;
     let freed = naive.freed();
     let expected = if ids.iter().all(|id| fits(&naive.by_id(id).state)) {
-        let number = (block && (name.is_some() || until.is_some())).then(|| naive.block_for(name, until));
+        let number =
+            (block && (name.is_some() || until.is_some())).then(|| naive.block_for(name, until, most));
         for id in &ids {
             let seat = naive.by_id(id);
             seat.state = if block { State::Blocked } else { freed.clone() };
@@ -627,7 +649,7 @@ pub(super) fn block(rig: &mut Rig, random: &mut Random, ids: &[String]) {
     let (name, seats) = (name.map(str::as_bytes), bytes(&ids));
     let request = match (block, name, until) {
         (false, ..) => Request::Unblock(seats),
-        (true, ..) => Request::Block { name, until, seats },
+        (true, ..) => Request::Block { name, until, per_user: most.map(|most| most as u32), seats },
     };
     assert_eq!(rig.ask(&request), expected, "{request:?}");
 }

@@ -103,7 +103,9 @@ fn freed_seats_are_offered_in_the_same_step_in_order_of_arrival() {
 #[test]
 fn waiters_are_listed_by_what_they_ask_for_by_name() {
     let mut house = sold_out();
-    house.step(&Request::Block { name: Some(b"press"), until: None, seats: vec![b"a-2-1"] }).unwrap();
+    house
+        .step(&Request::Block { name: Some(b"press"), until: None, per_user: None, seats: vec![b"a-2-1"] })
+        .unwrap();
     house.pick("eve", "e", &["a-2-2"]).unwrap();
     house.wait("any", Hold { wish: Wish { tier: None, ..gold(1).wish }, ..gold(1) }, 0).unwrap();
     house.wait("ann", gold(1), 0).unwrap();
@@ -202,7 +204,7 @@ fn offer_that_is_not_confirmed_goes_to_the_next_at_its_expiry() {
 #[test]
 fn refund_and_unblock_serve_waiters() {
     let mut house = sold_out();
-    house.step(&Request::Block { name: None, until: None, seats: vec![b"a-2-1"] }).unwrap();
+    house.step(&Request::Block { name: None, until: None, per_user: None, seats: vec![b"a-2-1"] }).unwrap();
     house.confirm("h", None).unwrap();
     house.wait("ann", gold(1), 0).unwrap();
     house.wait("bob", Hold { wish: Wish { tier: Some(b"silver"), ..gold(2).wish }, ..gold(2) }, 0).unwrap();
@@ -342,7 +344,7 @@ fn waiter_who_forbids_orphans_is_served_when_others_take_the_orphan() {
     house.wait("ann", forbid(3), 0).unwrap();
     house.step(&Request::Release { token: b"h", seats: None, into: None }).unwrap();
     assert_eq!(house.seats_of("ann"), 0, "three of four would strand a seat");
-    house.step(&Request::Block { name: None, until: None, seats: vec![b"a-1-4"] }).unwrap();
+    house.step(&Request::Block { name: None, until: None, per_user: None, seats: vec![b"a-1-4"] }).unwrap();
     assert_eq!(house.seats_of("ann"), 3);
 }
 
@@ -371,7 +373,7 @@ fn waiting_list_survives_a_snapshot_in_its_order() {
 fn altered_tiers_serve_those_who_wait_for_them() {
     let mut house = sold_out();
     house.step(&Request::Release { token: b"h", seats: Some(vec![b"a-1-4"]), into: None }).unwrap();
-    house.step(&Request::Block { name: None, until: None, seats: vec![b"a-1-4"] }).unwrap();
+    house.step(&Request::Block { name: None, until: None, per_user: None, seats: vec![b"a-1-4"] }).unwrap();
     house.wait("ann", gold(2), 0).unwrap();
     house.alter(&json!({"areas": [{"id": "a", "rows": [{"label": "2", "tier": "gold"}]}]})).unwrap();
     house.settle();
@@ -408,7 +410,7 @@ fn seats_that_return_to_a_block_are_offered_to_those_who_wait_for_it() {
     for (name, give_back) in returns {
         let mut house = House::with_seats(4, &json!({}));
         let seats = vec![&b"a-1-1"[..]];
-        house.step(&Request::Block { name: Some(b"press"), until: None, seats }).unwrap();
+        house.step(&Request::Block { name: Some(b"press"), until: None, per_user: None, seats }).unwrap();
         let press = || Hold { wish: Wish { from: Some(b"press"), ..gold(1).wish }, ..gold(1) };
         assert!(house.wait("bob", press(), 0).unwrap().offered);
         assert!(!house.wait("ann", press(), 0).unwrap().offered);
@@ -425,7 +427,7 @@ fn waiter_from_a_block_that_has_passed_its_end_is_offered_nothing() {
     let mut house = House::with_seats(4, &json!({}));
     let block = |until| {
         let seats = vec![&b"a-1-1"[..]];
-        Request::Block { name: Some(b"press"), until: Some(until), seats }
+        Request::Block { name: Some(b"press"), until: Some(until), per_user: None, seats }
     };
     let press = || Hold { wish: Wish { from: Some(b"press"), ..gold(1).wish }, ..gold(1) };
     house.step(&block(50)).unwrap();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use allot_client::{
     CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, ListFilter, Listed,
-    NumberStore, PickRequest, RealmStore, Record, Sale, SeatChoice, SeatStore, Servers, WaitRequest,
+    NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatChoice, SeatStore, Servers,
+    WaitRequest,
 };
 use allot_tests::pools::pool_info;
 use allot_tests::wait::TIMEOUT;
@@ -109,12 +110,20 @@ async fn seats_of_a_block_are_picked_and_sold_to_their_user() {
     let server = RedisServer::start();
     let show = opened(&server).await;
     let (pair, far_off) = (seats(&[3, 4]), Some(4_102_444_800_000));
-    assert_eq!(show.block_in(Some("press"), far_off, &pair).await.unwrap(), 2);
+    assert_eq!(show.block_in(Some("press"), far_off, Some(2), &pair).await.unwrap(), 2);
     let pick = PickRequest { user: "ann", ttl_ms: 600_000, seats: &pair[..1], ..PickRequest::default() };
     assert_eq!(code(show.pick(&pick).await).as_deref(), Some("BADSTATE"), "it is a seat of the block");
     let (from, token) = (Some("press"), Some("ann-1"));
     let held = show.pick(&PickRequest { from, token, ..pick }).await.unwrap();
     assert_eq!(held, Hold { token: "ann-1".into(), seats: seats(&[3]), orphans: vec![] });
+    let press = SeatBlock {
+        name: Some("press".into()),
+        seats: 2,
+        left: 1,
+        until: Some(4_102_444_800_000),
+        per_user: Some(2),
+    };
+    assert_eq!(show.blocks().await.unwrap(), [press]);
     assert_eq!(show.end_block("press").await.unwrap(), 1);
     assert_eq!(code(show.end_block("press").await).as_deref(), Some("NOTFOUND"));
     let sale = Sale { token: "ann-1", user: Some("bob"), ..Sale::default() };

@@ -16,37 +16,40 @@ use crate::shared::{Bytes, Millis};
 /// The greatest time of an event: 2^53 - 1.
 const LAST_TIME: Millis = (1 << 53) - 1;
 
-pub(super) fn decide_block(
-    show: &Show,
-    now: Millis,
-    name: Option<&[u8]>,
-    until: Option<Millis>,
-    seats: &[&[u8]],
-) -> Decided {
+/// The block into which seats go, as a request names it.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) name: Option<&'a [u8]>,
+    pub(super) until: Option<Millis>,
+    pub(super) per_user: Option<u32>,
+}
+
+pub(super) fn decide_block(show: &Show, now: Millis, into: Target<'_>, seats: &[&[u8]]) -> Decided {
     let seats = named(show, seats)?;
     let others: Seats = seats.iter().copied().filter(|&seat| show.owner(seat) != Owner::Queued).collect();
     all_are(show, &others, Owner::Free, "free")?;
     let count = seats.len() as i64;
-    decided(blocked(show, now, name, until, seats)?, Reply::Integer(count))
+    decided(blocked(show, now, into, seats)?, Reply::Integer(count))
 }
 
 /// What gives up held or sold seats and puts them into a block. Those that are of the block return to it.
 pub(super) fn into_block(
     show: &Show,
     now: Millis,
-    name: Option<&[u8]>,
-    until: Option<Millis>,
+    into: Target<'_>,
     seats: Seats,
     given_up: Event,
 ) -> Result<Events, Refusal> {
-    let block = show.blocks.find(name, until);
+    let block = show.blocks.find(into.name, into.until);
     has_not_ended(show, now, block)?;
     let returns = |&seat: &Seat| block.is_some() && show.blocks.of(seat) == block;
     let (returning, seats): (Seats, Seats) = seats.into_iter().partition(returns);
-    if let Some(seat) = returning.first().filter(|_| seats.is_empty() && until.is_some()) {
+    let changes_block = into.until.is_some() || into.per_user.is_some();
+    if let Some(seat) = returning.first().filter(|_| seats.is_empty() && changes_block) {
         let seat = quoted(show.venue.id(*seat));
         let text = format!(
-            "seat {seat} is of this block, whose end changes with a seat that joins it; leave out UNTIL"
+            "seat {seat} is of this block, whose end and limit change with a seat that joins it; leave out UNTIL and \
+             PERUSER"
         );
         return refuse(Code::BadState, text);
     }
@@ -59,18 +62,23 @@ pub(super) fn into_block(
     if !elsewhere.is_empty() {
         events.push(Event::Unblocked { seats: elsewhere });
     }
-    events.push(blocked(show, now, name, until, seats)?);
+    events.push(blocked(show, now, into, seats)?);
     Ok(events)
 }
 
 /// The event that puts seats into a block, or only blocks them.
-fn blocked(
-    show: &Show,
-    now: Millis,
-    name: Option<&[u8]>,
-    until: Option<Millis>,
-    seats: Seats,
-) -> Result<Event, Refusal> {
+fn blocked(show: &Show, now: Millis, into: Target<'_>, seats: Seats) -> Result<Event, Refusal> {
+    let Target { name, until, per_user } = into;
+    if per_user.is_some() && name.is_none() {
+        return refuse(
+            Code::Err,
+            "PERUSER limits the seats that users take FROM a block: give the block a NAME",
+        );
+    }
+    if let Some(most) = per_user.filter(|&most| most as usize > MAX_BLOCK_SEATS) {
+        let text = format!("PERUSER is a number of seats from 0 (no limit) to {MAX_BLOCK_SEATS}, not {most}");
+        return refuse(Code::Err, text);
+    }
     if let Some(name) = name {
         check_identifier("block", name)?;
     }
@@ -95,7 +103,7 @@ fn blocked(
             return refuse(Code::Limit, text);
         }
     }
-    Ok(Event::Blocked { name: name.map(Bytes::from_slice), until, seats })
+    Ok(Event::Blocked { name: name.map(Bytes::from_slice), until, per_user, seats })
 }
 
 fn has_not_ended(show: &Show, now: Millis, block: Option<u32>) -> Result<(), Refusal> {

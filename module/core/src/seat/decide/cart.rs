@@ -3,7 +3,8 @@
 use super::also::Also;
 use super::hold::{decide_hold, decide_pick, seats_found};
 use super::rules::{
-    Decided, available_seats, check_open, check_user, check_user_limits, live_block, named, resolve,
+    Decided, available_seats, check_block_limit, check_open, check_user, check_user_limits, live_block,
+    named, resolve,
 };
 use super::search::Search;
 use crate::seat::claims::{Claim, MAX_COUNT, Seats, Stage};
@@ -38,6 +39,7 @@ pub(super) fn decide_add_picked(show: &Show, now: Millis, pick: &Pick<'_>) -> De
     }
     cart.check_room(show, pick.user, seats.len())?;
     let from = pick.from.map(|name| live_block(show, now, name)).transpose()?;
+    check_block_limit(show, from, pick.user, seats.len() as u32, &[])?;
     available_seats(show, &seats, from)?;
     cart.add(show, seats, 0)
 }
@@ -63,7 +65,8 @@ pub(super) fn decide_add_best(
     }
     hold.wish.check()?;
     cart.check_room(show, hold.user, hold.wish.count as usize)?;
-    hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
+    let from = hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
+    check_block_limit(show, from, hold.user, hold.wish.count, &[])?;
     let wish = resolve(show, &hold.wish)?;
     check_open(show)?;
     let search = Search::new(show, &wish, &[], false);

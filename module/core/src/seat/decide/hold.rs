@@ -3,8 +3,8 @@
 use super::also::Also;
 use super::orphans::check_orphans;
 use super::rules::{
-    Decided, available_seats, check_open, check_user_limits, deadline, exchanged, live_block, live_hold,
-    named, resolve, retried, turn_of,
+    Decided, available_seats, check_block_limit, check_open, check_user_limits, deadline, exchanged,
+    live_block, live_hold, named, resolve, retried, turn_of,
 };
 use super::search::{Found, Search};
 use crate::seat::claims::{MAX_COUNT, Seats};
@@ -63,9 +63,11 @@ impl<'a> Terms<'a> {
         };
         let lifted = replaced.map(|id| show.claims.get(id));
         let until = deadline(show, now, lifted.map_or(now, |claim| claim.created), hold.ttl)?;
-        let given = exchanged(show, hold.user, &hold.exchange)?;
-        check_user_limits(show, hold.user, hold.wish.count, replaced, given)?;
+        let mut spared = exchanged(show, hold.user, &hold.exchange)?;
+        check_user_limits(show, hold.user, hold.wish.count, replaced, spared.len() as u32)?;
         let from = hold.wish.from.map(|name| live_block(show, now, name)).transpose()?;
+        spared.extend_from_slice(lifted.map_or(&[], |claim| &claim.seats));
+        check_block_limit(show, from, hold.user, hold.wish.count, &spared)?;
         check_open(show)?;
         Ok(Self {
             until,
@@ -144,8 +146,9 @@ pub(super) fn decide_pick(
     let until = deadline(show, now, now, pick.ttl)?;
     let seats = named(show, &pick.seats)?;
     let given = exchanged(show, pick.user, &pick.exchange)?;
-    check_user_limits(show, pick.user, seats.len() as u32, None, given)?;
+    check_user_limits(show, pick.user, seats.len() as u32, None, given.len() as u32)?;
     let from = pick.from.map(|name| live_block(show, now, name)).transpose()?;
+    check_block_limit(show, from, pick.user, seats.len() as u32, &given)?;
     available_seats(show, &seats, from)?;
     if forbids_orphans {
         check_orphans(show, &seats, from)?;

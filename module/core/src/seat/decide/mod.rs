@@ -24,8 +24,8 @@ mod whole_areas;
 
 use self::orphans::forbids_orphans;
 use self::rules::{
-    Decided, all_are, all_are_of_order, bad_seat, check_user, deadline, exchanged, live_hold, named, no_hold,
-    sale_of,
+    Decided, all_are, all_are_of_order, bad_seat, check_block_limits, check_user, deadline, exchanged,
+    live_hold, named, no_hold, sale_of,
 };
 use super::claims::{Seats, Stage};
 use super::event::{Event, Events};
@@ -67,15 +67,19 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
         Request::Refund { order, seats, into } => decide_refund(show, now, *order, seats.as_deref(), *into),
         Request::Move(request) => resale::decide_move(show, request),
         Request::Transfer(transfer) => resale::decide_transfer(show, transfer),
-        Request::BlockHold { name, until, token } => {
+        Request::BlockHold { name, until, per_user, token } => {
             let id = live_hold(show, now, token, None)?;
             let seats = copied(&show.claims.get(id).seats);
             let released = Event::Released { token: Bytes::from_slice(token), seats: copied(&seats) };
             let count = Reply::Integer(seats.len() as i64);
-            let events = block::into_block(show, now, *name, *until, seats, released)?;
+            let into = block::Target { name: *name, until: *until, per_user: *per_user };
+            let events = block::into_block(show, now, into, seats, released)?;
             Ok(Decision { events, reply: count })
         }
-        Request::Block { name, until, seats } => block::decide_block(show, now, *name, *until, seats),
+        Request::Block { name, until, per_user, seats } => {
+            let into = block::Target { name: *name, until: *until, per_user: *per_user };
+            block::decide_block(show, now, into, seats)
+        }
         Request::EndBlock(name) => block::decide_end(show, now, name),
         Request::Unblock(seats) => {
             let seats = named(show, seats)?;
@@ -144,13 +148,15 @@ fn decide_confirm(
 /// Refuses to sell a hold for which seats were to be given back, if its user would have more than the limit without that.
 fn check_exchange(show: &Show, id: u32, given: &[&[u8]]) -> Result<(), Refusal> {
     let (claim, most) = (show.claims.get(id), show.limits.seats_per_user);
-    let user = show.claims.user(claim.user);
-    if most == 0 || user.seats <= most || !show.claims.exchanges.contains(&id) {
+    if !show.claims.exchanges.contains(&id) {
         return Ok(());
     }
-    let has = user.seats - exchanged(show, &user.name, given).unwrap_or(0);
-    if has <= most {
-        return Ok(());
+    let user = show.claims.user(claim.user);
+    let mut spared = exchanged(show, &user.name, given).unwrap_or_default();
+    let has = user.seats - spared.len() as u32;
+    if most == 0 || has <= most {
+        spared.extend_from_slice(&claim.seats);
+        return check_block_limits(show, &user.name, &claim.seats, &spared);
     }
     let (token, user) = (quoted(&claim.token[..]), quoted(&user.name[..]));
     let text = format!(
@@ -192,7 +198,8 @@ fn given_up(show: &Show, now: Millis, seats: Seats, event: Event, into: Option<&
     match into {
         None => decided(event, reply),
         Some(name) => {
-            let events = block::into_block(show, now, Some(name), None, seats, event)?;
+            let into = block::Target { name: Some(name), until: None, per_user: None };
+            let events = block::into_block(show, now, into, seats, event)?;
             Ok(Decision { events, reply })
         }
     }

@@ -1,6 +1,8 @@
 //! Sold seats change places and hands: `SEAT.MOVE` and `SEAT.TRANSFER`.
 
-use super::rules::{Decided, all_are_of_order, available_seats, bad_seat, named, sale_of};
+use super::rules::{
+    Decided, all_are_of_order, available_seats, bad_seat, check_block_limits, named, sale_of,
+};
 use crate::seat::claims::{MAX_COUNT, Stage};
 use crate::seat::event::Event;
 use crate::seat::outcome::Reply;
@@ -83,6 +85,9 @@ pub(super) fn decide_transfer(show: &Show, transfer: &Transfer<'_>) -> Decided {
             format!("user {user} may have {most} seats and has {has}, not {more} more"),
         );
     }
+    let is_of_another = |seat: &Seat| sale_of(show, *seat).is_some_and(|sale| Some(sale.user) != user);
+    let gained: Vec<Seat> = seats.iter().copied().filter(is_of_another).collect();
+    check_block_limits(show, transfer.user, &gained, &[])?;
     let (token, user) = (Bytes::from_slice(transfer.token), Bytes::from_slice(transfer.user));
     let order = order.map(Bytes::from_slice);
     decided(Event::Transferred { token, user, order, seats }, Reply::Integer(count))

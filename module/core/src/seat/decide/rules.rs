@@ -109,13 +109,55 @@ pub(in crate::seat) fn check_user_limits(
     Ok(())
 }
 
-/// How many seats a hold is to replace: sold seats of this user.
+/// Refuses `more` seats of a block than a user may have of it. The limit does not count `spared` seats, which the user
+/// gives up. O(1) without a limit, otherwise O(seats of the block).
+pub(in crate::seat) fn check_block_limit(
+    show: &Show,
+    block: Option<u32>,
+    user: &[u8],
+    more: u32,
+    spared: &[Seat],
+) -> Result<(), Refusal> {
+    let Some(block) = block.and_then(|id| show.blocks.get(id)) else { return Ok(()) };
+    let Some(most) = block.per_user else { return Ok(()) };
+    let seats_of = |user: u32| {
+        let is_of_user = |&&seat: &&Seat| match show.owner(seat) {
+            Owner::Claim(id) => show.claims.get(id).user == user && !spared.contains(&seat),
+            Owner::Free | Owner::Queued | Owner::Blocked => false,
+        };
+        block.seats.iter().filter(is_of_user).count() as u32
+    };
+    // Most of those who wait have no seats.
+    let has = show.claims.user_called(user).map_or(0, seats_of);
+    if has.saturating_add(more) <= most {
+        return Ok(());
+    }
+    let name = quoted(block.name.as_deref().unwrap_or_default());
+    refuse(Code::Limit, format!("user {} may have {most} seats of block {name} and has {has}", quoted(user)))
+}
+
+/// As `check_block_limit`, of all blocks whose seats a user is to have.
+pub(super) fn check_block_limits(
+    show: &Show,
+    user: &[u8],
+    gained: &[Seat],
+    spared: &[Seat],
+) -> Result<(), Refusal> {
+    let mut blocks: Vec<u32> = gained.iter().filter_map(|&seat| show.blocks.of(seat)).collect();
+    blocks.sort_unstable();
+    for of_block in blocks.chunk_by(|one, other| one == other) {
+        check_block_limit(show, of_block.first().copied(), user, of_block.len() as u32, spared)?;
+    }
+    Ok(())
+}
+
+/// The seats that a hold is to replace: sold seats of this user.
 ///
 /// # Errors
 /// `NOTFOUND` for an unknown seat; `BADSTATE` for one that is not sold, `NOTOWNER` for one of another user.
-pub(super) fn exchanged(show: &Show, user: &[u8], ids: &[&[u8]]) -> Result<u32, Refusal> {
+pub(super) fn exchanged(show: &Show, user: &[u8], ids: &[&[u8]]) -> Result<Seats, Refusal> {
     if ids.is_empty() {
-        return Ok(0);
+        return Ok(Seats::new());
     }
     let seats = named(show, ids)?;
     for &seat in &seats {
@@ -129,7 +171,7 @@ pub(super) fn exchanged(show: &Show, user: &[u8], ids: &[&[u8]]) -> Result<u32, 
             Some(_) => {}
         }
     }
-    Ok(seats.len() as u32)
+    Ok(seats)
 }
 
 /// Resolves the names of a wish.

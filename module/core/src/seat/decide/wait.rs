@@ -2,13 +2,16 @@
 
 use super::freed::{still_missing, why_never};
 use super::rows::candidates;
-use super::rules::{Decided, check_user_limits, deadline, live_block, resolve, retried, turn_of};
+use super::rules::{
+    Decided, check_block_limit, check_user_limits, deadline, live_block, resolve, retried, turn_of,
+};
 use super::search::{Found, Search};
 use crate::seat::event::{Event, Held, Waited};
 use crate::seat::outcome::{Reply, WaitRecord};
 use crate::seat::plan::max;
 use crate::seat::request::Wait;
 use crate::seat::state::Show;
+use crate::seat::venue::Seat;
 use crate::seat::waiting::{MAX_QUEUES, MAX_WAITERS};
 use crate::seat::wish::{LastingWish, NamedWish, NumberedWish, Wish};
 use crate::shared::counter::Counter;
@@ -42,7 +45,7 @@ pub(super) fn decide_wait(show: &Show, now: Millis, wait: &Wait<'_>) -> Decided 
         Reply::Wait(WaitRecord { token, user, count, offered, position, since: now, until })
     };
     if !show.waiters.is_closed()
-        && check_user_limits(show, user, count, None, 0).is_ok()
+        && within_limits(show, user, count, wish.from)
         && let Found::Seats(seats) = Search::new(show, &wish, &[], false).run()
     {
         let reply = record(0, offered_until);
@@ -95,7 +98,8 @@ fn waited(
     Ok(retried(show, now, wait.hold.user, token, fingerprint)?.and(offered))
 }
 
-/// Refuses a wish that no seats that become free could ever meet: the show has too few, or the user has bought too many.
+/// Refuses a wish that no seats that become free could ever meet: the show has too few, or the user has bought too many
+/// of the show or of the block.
 fn check_possible(show: &Show, user: &[u8], wish: &NumberedWish) -> Result<(), Refusal> {
     let (count, most) = (wish.count, show.limits.seats_per_user);
     let seats_of = |&bucket: &u32| show.bucket_at(bucket).counts.all();
@@ -112,7 +116,16 @@ fn check_possible(show: &Show, user: &[u8], wish: &NumberedWish) -> Result<(), R
         let text = format!("user {} may have {most} seats and has bought {bought}", quoted(user));
         return refuse(Code::Limit, text);
     }
-    Ok(())
+    let holds = show.claims.user_called(user).map_or(&[][..], |id| show.claims.holds_of(id));
+    let held: Vec<Seat> =
+        holds.iter().flat_map(|&hold| show.claims.get(hold).seats.iter().copied()).collect();
+    check_block_limit(show, wish.from, user, count, &held)
+}
+
+/// Whether the limits of the show and of a block allow a user so many further seats.
+pub(in crate::seat) fn within_limits(show: &Show, user: &[u8], count: u32, from: Option<u32>) -> bool {
+    check_user_limits(show, user, count, None, 0).is_ok()
+        && check_block_limit(show, from, user, count, &[]).is_ok()
 }
 
 /// Checks the limits of the waiting list.

@@ -27,6 +27,8 @@ fields! {
         pub name: Option<Bytes>,
         /// When it ends by itself; a block without a name always has an end.
         pub until: Option<Millis>,
+        /// How many of its seats a user may have, held and bought seats together; 1 or more, and only of a block with a name.
+        pub per_user: Option<u32>,
         /// Its seats, in ascending order; never empty. In a block with a name, some may be held or sold.
         pub seats: Seats,
     }
@@ -96,11 +98,18 @@ impl Blocks {
         self.deadlines.due(now, limit)
     }
 
-    /// Adds seats (ascending, in no block) to a block, or makes the block. `until` changes the end of a block with a name;
-    /// `None` keeps it. O(seats of the block).
-    pub(in crate::seat) fn add(&mut self, name: Option<&Bytes>, until: Option<Millis>, seats: &[Seat]) {
+    /// Adds seats (ascending, in no block) to a block, or makes the block. `until` changes the end of a block with a name,
+    /// and `per_user` its limit, where 0 is none; `None` keeps them. O(seats of the block).
+    pub(in crate::seat) fn add(
+        &mut self,
+        name: Option<&Bytes>,
+        until: Option<Millis>,
+        per_user: Option<u32>,
+        seats: &[Seat],
+    ) {
         let id = self.find(name.map(|name| &name[..]), until).unwrap_or_else(|| {
-            let id = self.table.insert(Block { name: name.cloned(), until, seats: Seats::new() });
+            let id =
+                self.table.insert(Block { name: name.cloned(), until, per_user: None, seats: Seats::new() });
             match (name, until) {
                 (Some(name), _) => self.by_name.insert(name, id),
                 (None, Some(until)) => _ = self.by_end.insert(until, id),
@@ -115,6 +124,7 @@ impl Blocks {
         block.seats.extend_from_slice(seats);
         block.seats.sort_unstable();
         block.until = until.or(block.until);
+        block.per_user = per_user.map_or(block.per_user, |most| (most > 0).then_some(most));
         if let Some(until) = block.until {
             self.deadlines.set(id, until);
         }
@@ -199,6 +209,9 @@ impl Blocks {
                 "block {id} has another end than {:?}",
                 block.until
             );
+            let has_limit = block.per_user.is_some();
+            ensure!(!has_limit || block.name.is_some(), "block {id} has a limit and no name");
+            ensure!(block.per_user != Some(0), "block {id} has the limit 0, which is none");
             let stray = block.seats.iter().find(|&seat| self.of_seat.get(seat) != Some(&id));
             ensure!(stray.is_none(), "seat {stray:?} of block {id} is not its own");
             seats += block.seats.len();
@@ -239,17 +252,19 @@ mod tests {
     #[test]
     fn check_finds_damaged_blocks() {
         let mut sound = Blocks::default();
-        sound.add(Some(&Bytes::from_slice(b"press")), Some(50), &[1, 4]);
-        sound.add(Some(&Bytes::from_slice(b"house")), None, &[2]);
-        sound.add(None, Some(70), &[3]);
+        sound.add(Some(&Bytes::from_slice(b"press")), Some(50), Some(2), &[1, 4]);
+        sound.add(Some(&Bytes::from_slice(b"house")), None, None, &[2]);
+        sound.add(None, Some(70), None, &[3]);
         assert_eq!(sound.check(), Ok(()));
-        let damages: [fn(&mut Blocks); 15] = [
+        let damages: [fn(&mut Blocks); 17] = [
             |blocks| blocks.table[0].seats.reverse(),
             |blocks| blocks.table[0].seats.truncate(1),
             |blocks| blocks.table[1].seats.clear(),
             |blocks| blocks.table[0].until = None,
             |blocks| blocks.table[1].until = Some(9),
             |blocks| blocks.table[2].until = Some(71),
+            |blocks| blocks.table[1].per_user = Some(0),
+            |blocks| blocks.table[2].per_user = Some(1),
             |blocks| _ = blocks.of_seat.insert(1, 1),
             |blocks| _ = blocks.of_seat.insert(9, 1),
             |blocks| _ = blocks.of_seat.remove(&2),

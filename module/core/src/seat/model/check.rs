@@ -343,8 +343,11 @@ mod tests {
         pick(&mut show, b"held", &[b"A-1-1", b"A-1-3"]);
         pick(&mut show, b"sold", &[b"A-2-2"]);
         ask(&mut show, &Request::Confirm { token: b"sold", user: None, order: Some(b"order") });
-        ask(&mut show, &Request::Block { name: None, until: None, seats: vec![b"B-1-2"] });
-        ask(&mut show, &Request::Block { name: Some(b"press"), until: None, seats: vec![b"A-2-5"] });
+        ask(&mut show, &Request::Block { name: None, until: None, per_user: None, seats: vec![b"B-1-2"] });
+        ask(
+            &mut show,
+            &Request::Block { name: Some(b"press"), until: None, per_user: None, seats: vec![b"A-2-5"] },
+        );
         show
     }
 
@@ -415,13 +418,13 @@ mod tests {
         for (name, id) in damages {
             let mut show = sample_show();
             let free = seat(&show, id);
-            show.blocks.add(name, Some(90), &[free]);
+            show.blocks.add(name, Some(90), None, &[free]);
             assert!(show.check().is_err(), "{name:?} {id:?}");
         }
         let mut show = sample_show();
         let aisle = seat(&show, b"A-1-5") + 1;
         show.owners.set(aisle, show.owners.get(seat(&show, b"B-1-2")).unwrap());
-        show.blocks.add(Some(&press), None, &[aisle]);
+        show.blocks.add(Some(&press), None, None, &[aisle]);
         assert!(show.check_blocks().is_err(), "a break");
     }
 
