@@ -8,6 +8,7 @@ It has no media; each conference tells a detail every half second.
 import argparse
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -56,7 +57,7 @@ class Unit:
         return self.client.execute_command(command, self.key, *words)
 
     def join(self):
-        self.ask("CMU.JOIN", self.cmu, "CAPACITY", 1000, "LEASE", self.lease)
+        self.ask("CMU.JOIN", self.cmu, "CAPACITY", 1000, "LEASE", self.lease, "MACHINE", socket.gethostname())
         self.report()
         self.tell()
 

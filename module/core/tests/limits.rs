@@ -232,7 +232,14 @@ fn numbers_of_a_realm_hold_at_their_limits() {
         }))
     };
     let join = |cmu| {
-        Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: Some(b"z"), tags: &[], lease: LONG })
+        Request::Unit(UnitRequest::Join {
+            cmu,
+            capacity: 10,
+            zone: Some(b"z"),
+            tags: &[],
+            lease: LONG,
+            machine: None,
+        })
     };
     let scheduler = |request| Request::Scheduler { term: None, request };
     let epoch = |realm: &Realm, e164: &[u8]| realm.conference_called(e164).map_or(0, |one| one.epoch);

@@ -307,8 +307,16 @@ fn realm_carries_out_a_deadline_before_requests_about_its_unit_or_conference() {
     use conf::Request;
     use conf::request::WishesRequest;
     let mut realm = Bench::new(Realm::open(conf::state::Settings::default(), 1000));
-    let join =
-        || Request::Unit(UnitRequest::Join { cmu: b"u:1", capacity: 9, zone: None, tags: &[], lease: 1000 });
+    let join = || {
+        Request::Unit(UnitRequest::Join {
+            cmu: b"u:1",
+            capacity: 9,
+            zone: None,
+            tags: &[],
+            lease: 1000,
+            machine: None,
+        })
+    };
     realm.ok(&join());
     let create = |e164| {
         let (size, licences, priority, wishes, request) = (1, 1, 0, WishesRequest::default(), None);

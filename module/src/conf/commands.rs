@@ -317,7 +317,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::join,
         flags: "write deny-oom",
         also: "dangerous",
-        summary: "Registers a media unit, or renews its lease; replaces another incarnation on the same host",
+        summary: "Registers a media unit, or renews its lease; replaces another incarnation on the same host, but not a live one on another machine",
         complexity: "O(log(U)); O(C * log(N)) with C conferences of the one replaced",
         parameters: [
             KEY,
@@ -328,6 +328,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
             ZONE,
             tags("tags", "TAGS"),
             integer("milliseconds", "LEASE"),
+            Parameter::name("machine").after("MACHINE").optional(),
         ],
     },
     command! {

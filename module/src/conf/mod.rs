@@ -68,6 +68,10 @@ impl Family for Realm {
                     }
                 }
             }
+            Reply::Refused(refusal) => {
+                Self::count_refusal(refusal);
+                ctx.reply_error(&refusal.to_string());
+            }
             Reply::Moves(moves, left) => {
                 reply_record(ctx, &[("moves", Field::Number(*moves)), ("left", Field::Number(*left))]);
             }

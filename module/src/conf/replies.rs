@@ -82,6 +82,8 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("load", Field::number(unit.load.map(|load| load.value.0))),
         ("failures", Field::Number(unit.failures.into())),
         ("backoff_until", Field::number(unit.backoff_until)),
+        ("machine", Field::maybe(unit.machine.as_deref())),
+        ("conflict", Field::maybe(unit.conflict.as_ref().map(|conflict| &conflict.machine[..]))),
     ];
     begin_record(ctx, &fields, 1);
     reply_list(ctx, "tags", names(&unit.tags));

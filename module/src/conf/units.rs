@@ -40,11 +40,14 @@ pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument
     answer::<Realm>(call, &Request::Unit(UnitRequest::Ended(notice(e164, cmu, epoch), end)))
 }
 
-/// `CMU.JOIN key cmu CAPACITY n [ZONE z] [TAGS n tag ...] [LEASE ms]`
-pub(super) fn join(call: &Call<'_>, [_, cmu, capacity, zone, tags, lease]: &[Argument<'_>; 6]) -> Done {
+/// `CMU.JOIN key cmu CAPACITY n [ZONE z] [TAGS n tag ...] [LEASE ms] [MACHINE m]`
+pub(super) fn join(
+    call: &Call<'_>,
+    [_, cmu, capacity, zone, tags, lease, machine]: &[Argument<'_>; 7],
+) -> Done {
     let (cmu, capacity, zone, tags) = (cmu.text(), capacity.integer(), zone.optional_text(), tags.words());
-    let lease = lease.optional_integer().unwrap_or(LEASE_MS);
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, tags, lease }))
+    let (lease, machine) = (lease.optional_integer().unwrap_or(LEASE_MS), machine.optional_text());
+    answer::<Realm>(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, tags, lease, machine }))
 }
 
 /// `CMU.BEAT key cmu [LOAD n]`

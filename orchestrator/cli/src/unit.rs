@@ -81,7 +81,7 @@ pub(crate) struct Rebalance {
 columns! {
     UNITS = unit Unit = "cmu", state Text, conferences Number, used Number, capacity Number, zone Text, tags Text,
         failures Number, backoff_until Time, lease_ends Time, joined Time wide, draining Flag wide, load Number wide,
-        lease_ms Span = "lease" wide, identity Text = "cmu" wide;
+        lease_ms Span = "lease" wide, machine Text wide, conflict Text wide, identity Text = "cmu" wide;
     PLAN = number Text = "e164", goes_to Unit = "cmu", waits_for Text = "why", next_retry Time;
     MOVES = number Text = "e164", from Unit, to Unit;
     LOSSES = unit Unit = "cmu", conferences Number, find_room Number = "placed", no_room Number,
@@ -107,6 +107,15 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
                 context
                     .out
                     .note(&format!("the mass-failure guard holds: {units}\nallot realm lift-guard lifts it"));
+            }
+            for unit in &units {
+                if let Some(machine) = unit["conflict"].as_str() {
+                    let name = short(unit["cmu"].as_str().unwrap_or_default());
+                    context.out.note(&format!(
+                        "machine '{machine}' has a unit of the same host as {name}, which is refused; give one of the two \
+                         another media-unit.host"
+                    ));
+                }
             }
             context.out.list(UNITS, &units, "no unit has joined the realm")
         }

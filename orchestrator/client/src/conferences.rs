@@ -8,7 +8,7 @@ use redis::Value;
 use super::keyed::Keyed;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::record::Record;
+use crate::record::{Record, records};
 
 /// Names that no detail may have: entries of streams begin with fields of these names, and a client that reads an entry
 /// as a map would take the detail for such a field.
@@ -25,6 +25,36 @@ pub struct UnitRow {
     pub conferences: u64,
     /// Time for which the unit counts as alive after a heartbeat.
     pub lease: Duration,
+}
+
+/// What a unit says when it joins.
+#[derive(Debug, Clone, Copy)]
+pub struct JoinRequest<'a> {
+    /// Room for conferences.
+    pub capacity: u32,
+    /// Zone of the unit.
+    pub zone: Option<&'a str>,
+    /// Tags of the unit.
+    pub tags: &'a [String],
+    /// How long the unit counts as alive after a heartbeat, in milliseconds.
+    pub lease_ms: u64,
+    /// What tells the machine of the unit from other machines.
+    pub machine: Option<&'a str>,
+}
+
+records! {
+    /// How the realm sees a unit, by the reply to its heartbeat.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct UnitStatus {
+        /// Room that its conferences take.
+        pub used: u64,
+        /// Creations that failed on it since one succeeded.
+        pub failures: u64,
+        /// Until when nothing new is placed on it, in milliseconds since 1970.
+        pub backoff_until: Option<i64>,
+        /// The machine of another unit that wants its host, and is refused.
+        pub conflict: Option<String>,
+    }
 }
 
 /// A conference that [`RealmStore::create`] asks for. Absent options have the defaults of `CONF.CREATE`.
@@ -252,33 +282,29 @@ impl RealmStore {
     }
 
     /// Registers a unit, or renews its lease.
-    pub async fn join(
-        &self,
-        cmu: &str,
-        capacity: u32,
-        zone: Option<&str>,
-        tags: &[String],
-        lease_ms: u64,
-    ) -> Result<(), Error> {
+    pub async fn join(&self, cmu: &str, unit: &JoinRequest<'_>) -> Result<(), Error> {
         let mut command = self.begin("CMU.JOIN");
-        command.arg(cmu).arg("CAPACITY").arg(capacity).arg("LEASE").arg(lease_ms);
-        if let Some(zone) = zone {
-            command.arg("ZONE").arg(zone);
+        command.arg(cmu).arg("CAPACITY").arg(unit.capacity).arg("LEASE").arg(unit.lease_ms);
+        for (option, text) in [("ZONE", unit.zone), ("MACHINE", unit.machine)] {
+            if let Some(text) = text {
+                command.arg(option).arg(text);
+            }
         }
-        if !tags.is_empty() {
-            command.arg("TAGS").arg(tags.len()).arg(tags);
+        if !unit.tags.is_empty() {
+            command.arg("TAGS").arg(unit.tags.len()).arg(unit.tags);
         }
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Renews a unit's lease. `load` is in percent; without it, the last load counts until it is a lease old.
-    pub async fn beat(&self, cmu: &str, load: Option<u8>) -> Result<(), Error> {
+    /// Renews a unit's lease. `load` is in percent; without it, the last load counts until it is a lease old. Returns how
+    /// the realm sees the unit.
+    pub async fn beat(&self, cmu: &str, load: Option<u8>) -> Result<UnitStatus, Error> {
         let mut command = self.begin("CMU.BEAT");
         command.arg(cmu);
         if let Some(load) = load {
             command.arg("LOAD").arg(load);
         }
-        self.ask::<Value>(&command).await.map(drop)
+        self.ask(&command).await
     }
 
     /// Sends the lists of all conferences (number, epoch) that a unit has open, that it is creating, and that people ended

@@ -54,7 +54,8 @@ pub use account_logins::{Confirmation, Login};
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
 pub use conferences::{
-    CopyParams, CreateRequest, Grant, PlannedMove, RESERVED_DETAILS, RealmStore, Reported, UnitRow,
+    CopyParams, CreateRequest, Grant, JoinRequest, PlannedMove, RESERVED_DETAILS, RealmStore, Reported,
+    UnitRow, UnitStatus,
 };
 pub use connection::{Connection, connect, query, query_all};
 pub use dial::{Dial, Transport};

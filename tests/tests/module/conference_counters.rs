@@ -171,6 +171,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
                 zone: None,
                 tags: &[],
                 lease: 3_600_000_000,
+                machine: None,
             }),
         );
         let create = Create {
@@ -196,6 +197,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
             zone: None,
             tags: &[],
             lease: 3_600_000_000,
+            machine: None,
         }),
     );
     state

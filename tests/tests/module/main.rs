@@ -10,6 +10,7 @@ mod conference_failover;
 mod conferences;
 mod conferences_numbers;
 mod conferences_streams;
+mod conferences_units;
 mod conferences_waiting;
 mod deadlines;
 mod events;

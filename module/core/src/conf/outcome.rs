@@ -5,6 +5,7 @@ use super::model::epoch::Epoch;
 use super::model::unit::Name;
 use crate::shared::Bytes;
 use crate::shared::decision;
+use crate::shared::refusal::Refusal;
 
 pub(super) use crate::shared::decision::{decided, unchanged};
 pub(super) use crate::shared::refusal::refuse;
@@ -35,6 +36,8 @@ pub enum Reply {
     Grants(Vec<Grant>),
     /// The moves that even out the used share of the units.
     Rebalanced(Vec<PlannedMove>),
+    /// The request is refused, and the refusal is noted in the state.
+    Refused(Refusal),
     /// How many conferences of a drained unit move now, and how many do not.
     Moves(i64, i64),
 }

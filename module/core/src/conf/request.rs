@@ -120,6 +120,8 @@ pub enum UnitRequest<'a> {
         tags: &'a [&'a [u8]],
         /// Length of the lease, in milliseconds.
         lease: Millis,
+        /// What tells the machine of the unit from other machines.
+        machine: Option<&'a [u8]>,
     },
     /// `CMU.BEAT`.
     Beat {

@@ -44,6 +44,7 @@ fn unit_that_is_down_sends_nothing_before_it_joins_again() {
     rig.down(A);
     refuses(&rig, &unit(A, UnitEvent::Beat { load: None }));
     refuses(&rig, &unit(A, UnitEvent::Reported { highest: 1 }));
+    refuses(&rig, &unit(A, UnitEvent::Conflict { machine: name("m") }));
     refuses(&rig, &Event::Asked { cmu: Some(name(A)), details: false });
 }
 
@@ -106,6 +107,7 @@ fn failed_creation_is_tried_on_another_unit_with_a_new_epoch() {
     refuses(&rig, &retried(A, epoch + 2));
     refuses(&rig, &unit(A, UnitEvent::BackoffEnded));
     refuses(&rig, &unit(A, UnitEvent::Ramped));
+    refuses(&rig, &unit(A, UnitEvent::ConflictOver));
 }
 
 #[test]

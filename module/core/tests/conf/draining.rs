@@ -122,7 +122,14 @@ fn conferences_of_silent_units_are_lost_and_not_open() {
     let mut rig = Rig::new(&[]);
     for cmu in [A, B] {
         let lease = if cmu == A { 5000 } else { 3_600_000 };
-        let join = UnitRequest::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, tags: &[], lease };
+        let join = UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity: 10,
+            zone: None,
+            tags: &[],
+            lease,
+            machine: None,
+        };
         rig.ask(&Request::Unit(join)).unwrap();
     }
     for e164 in ["1", "2", "3", "4"] {

@@ -11,8 +11,14 @@ fn loaded(units: &[(&str, i64)]) -> Rig {
     let settings = Settings { placement: Placement::Load, ..Settings::default() };
     let mut rig = Rig::with(settings, &[]);
     for &(cmu, load) in units {
-        let join =
-            UnitRequest::Join { cmu: cmu.as_bytes(), capacity: 100, zone: None, tags: &[], lease: LEASE };
+        let join = UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity: 100,
+            zone: None,
+            tags: &[],
+            lease: LEASE,
+            machine: None,
+        };
         rig.ask(&Request::Unit(join)).unwrap();
         rig.beat_with(cmu, load);
     }

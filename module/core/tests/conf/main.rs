@@ -26,6 +26,7 @@ mod hex;
 mod load;
 mod losses;
 mod lost_data;
+mod machines;
 mod model;
 mod placing;
 mod ramp;

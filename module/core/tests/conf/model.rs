@@ -155,7 +155,14 @@ impl World {
         let conference = |event| Event::Conference { e164: e164.clone(), event };
         let unit = |event| Event::Unit { cmu: cmu.clone(), event };
         for event in [
-            Event::Joined { cmu: cmu.clone(), capacity: 1, zone: None, tags: vec![], lease: LEASE },
+            Event::Joined {
+                cmu: cmu.clone(),
+                capacity: 1,
+                zone: None,
+                tags: vec![],
+                lease: LEASE,
+                machine: None,
+            },
             Event::Created(Box::new(created)),
             conference(ConferenceEvent::Ended { cause: Cause::Unit, release: false }),
             conference(ConferenceEvent::Removed),
@@ -523,6 +530,7 @@ fn join(unit: usize) -> Request<'static> {
         zone: None,
         tags: &[],
         lease: LEASE,
+        machine: None,
     })
 }
 

@@ -271,7 +271,14 @@ impl Run {
         let tags = &TAGS[..self.random.below(TAGS.len() + 1)];
         let lease = self.random.of(&[4000, 3_600_000]);
         self.rig
-            .ask(&Request::Unit(UnitRequest::Join { cmu: cmu.as_bytes(), capacity, zone, tags, lease }))
+            .ask(&Request::Unit(UnitRequest::Join {
+                cmu: cmu.as_bytes(),
+                capacity,
+                zone,
+                tags,
+                lease,
+                machine: None,
+            }))
             .unwrap();
         let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
         if !reported && self.random.chance(80) {
@@ -451,6 +458,7 @@ fn recovery_goes_by_priority_then_waiting_time_then_age() {
             zone,
             tags: &[],
             lease: 3_600_000,
+            machine: None,
         }))
         .unwrap();
         rig.ask(&Request::Client(ClientRequest::Create(Create {
@@ -484,6 +492,7 @@ fn recovery_goes_by_priority_then_waiting_time_then_age() {
             zone,
             tags: &[],
             lease: 3_600_000,
+            machine: None,
         }))
         .unwrap();
     }

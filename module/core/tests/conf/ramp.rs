@@ -9,8 +9,14 @@ const B: &str = "b:1:1";
 const RAMP: i64 = 10_000;
 
 fn join(rig: &mut Rig, cmu: &str, capacity: i64) {
-    let join =
-        UnitRequest::Join { cmu: cmu.as_bytes(), capacity, zone: None, tags: &[], lease: 1_000 * RAMP };
+    let join = UnitRequest::Join {
+        cmu: cmu.as_bytes(),
+        capacity,
+        zone: None,
+        tags: &[],
+        lease: 1_000 * RAMP,
+        machine: None,
+    };
     rig.ask(&Request::Unit(join)).unwrap();
 }
 

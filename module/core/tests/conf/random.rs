@@ -175,6 +175,7 @@ impl Run {
                     zone,
                     tags,
                     lease,
+                    machine: self.random.of(&[None, None, Some(&b"m1"[..]), Some(b"m2")]),
                 }));
             }
             15 => match self.random.of(&[None, Some(-7), Some(0), Some(40), Some(100), Some(250)]) {

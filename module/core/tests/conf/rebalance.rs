@@ -35,7 +35,8 @@ fn open(rig: &mut Rig, e164: &str, size: i64, wishes: WishesRequest<'_>) {
 
 fn join(rig: &mut Rig, cmu: &str, capacity: i64, zone: Option<&[u8]>, tags: &[&[u8]]) {
     let cmu = cmu.as_bytes();
-    rig.ask(&Request::Unit(UnitRequest::Join { cmu, capacity, zone, tags, lease: 3_600_000 })).unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join { cmu, capacity, zone, tags, lease: 3_600_000, machine: None }))
+        .unwrap();
 }
 
 fn used(rig: &Rig) -> Vec<u64> {

@@ -24,6 +24,7 @@ fn conference_without_room_blocks_no_other() {
             zone,
             tags: &[],
             lease: 3_600_000_000,
+            machine: None,
         }))
         .unwrap();
         rig.ask(&Request::Client(ClientRequest::Create(Create {

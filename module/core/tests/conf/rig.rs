@@ -136,6 +136,7 @@ impl Rig {
             zone: None,
             tags: &[],
             lease: 3_600_000_000,
+            machine: None,
         }))
         .unwrap();
     }

@@ -79,7 +79,8 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
             capacity: 1,
             zone: None,
             tags: &[],
-            lease: 1
+            lease: 1,
+            machine: None,
         })),
         "STALE"
     );
@@ -139,7 +140,8 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
             capacity: 9,
             zone: None,
             tags: &[],
-            lease: 1
+            lease: 1,
+            machine: None,
         })),
         "STALE"
     );
@@ -153,7 +155,8 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
             capacity: 9,
             zone: None,
             tags: &[],
-            lease: 1
+            lease: 1,
+            machine: None,
         })),
         "STALE"
     );
@@ -205,6 +208,7 @@ fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
         zone: None,
         tags: &[],
         lease: 5000,
+        machine: None,
     }))
     .unwrap();
     let word = |rig: &Rig| rig.realm.unit_called(A.as_bytes()).unwrap().word();
@@ -311,6 +315,7 @@ fn nothing_moves_out_of_its_zone() {
             zone: Some(zone),
             tags: &[],
             lease: 3_600_000,
+            machine: None,
         });
         rig.ask(&request).unwrap();
     };
@@ -445,10 +450,25 @@ fn realm_has_a_limited_number_of_units() {
     let mut rig = Rig::new(&[]);
     for number in 0..MAX_UNITS {
         let cmu = Name::from(format!("h{number}:1:1").as_bytes());
-        rig.apply(&Event::Joined { cmu, capacity: 1, zone: None, tags: vec![], lease: 3_600_000 });
+        rig.apply(&Event::Joined {
+            cmu,
+            capacity: 1,
+            zone: None,
+            tags: vec![],
+            lease: 3_600_000,
+            machine: None,
+        });
     }
-    let join =
-        |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 1, zone: None, tags: &[], lease: 1000 });
+    let join = |cmu| {
+        Request::Unit(UnitRequest::Join {
+            cmu,
+            capacity: 1,
+            zone: None,
+            tags: &[],
+            lease: 1000,
+            machine: None,
+        })
+    };
     assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
     assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
     assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");

@@ -5,7 +5,7 @@ use super::rig::{MINUTE, Rig, wish, zone};
 use allot_core::conf::request::{
     Claim, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
-use allot_core::conf::{Event, Realm};
+use allot_core::conf::{Event, Realm, Reply};
 
 const SNAPSHOT: &str = include_str!("snapshot.hex");
 
@@ -19,9 +19,20 @@ fn realm() -> Rig {
     for (cmu, zone) in [("a:1:1", Some(&b"east"[..])), ("b:1:1", None), ("b:1:2", None), ("c:1:1", None)] {
         let (cmu, lease) = (cmu.as_bytes(), 3_600_000);
         let tags: &[&[u8]] = if zone.is_some() { &[b"hd", b"gpu"] } else { &[] };
-        rig.ask(&Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, tags, lease })).unwrap();
+        rig.ask(&Request::Unit(UnitRequest::Join {
+            cmu,
+            capacity: 10,
+            zone,
+            tags,
+            lease,
+            machine: zone.map(|_| &b"m1"[..]),
+        }))
+        .unwrap();
     }
     rig.beat_with("a:1:1", -3);
+    let (cmu, machine) = (b"a:2:2", Some(&b"m2"[..]));
+    let second = UnitRequest::Join { cmu, capacity: 1, zone: None, tags: &[], lease: 1, machine };
+    assert!(matches!(rig.ask(&Request::Unit(second)), Ok(Reply::Refused(_))));
     let wishes = WishesRequest {
         zone_fall: Some(9000),
         host: Some(Some(b"a")),

@@ -94,6 +94,7 @@ fn number_04_conferences_of_lost_units_are_recovered_after_a_crash() {
         zone: None,
         tags: &[],
         lease: 5000,
+        machine: None,
     }))
     .unwrap();
     let epoch = rig.create("1");

@@ -54,7 +54,8 @@ fn world(column: &str) -> Rig {
 
 /// The unit renews its lease, which has this length from now on.
 fn lease(rig: &mut Rig, cmu: &str, lease: i64) {
-    let join = UnitRequest::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, tags: &[], lease };
+    let join =
+        UnitRequest::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, tags: &[], lease, machine: None };
     rig.ask(&Request::Unit(join)).unwrap();
 }
 

@@ -192,6 +192,7 @@ fn zone_and_room_hold_for_the_next_unit() {
         zone: Some(b"east"),
         tags: &[],
         lease: 3_600_000,
+        machine: None,
     };
     rig.ask(&Request::Unit(join(A))).unwrap();
     let create = Create { wishes: zone(b"east"), ..wish("1") };
@@ -314,7 +315,14 @@ fn move_that_its_target_refuses_counts_and_a_full_back_off_is_named() {
 #[test]
 fn unit_without_a_lease_does_not_fail() {
     let mut rig = Rig::new(&[]);
-    let join = UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, tags: &[], lease: 5000 };
+    let join = UnitRequest::Join {
+        cmu: A.as_bytes(),
+        capacity: 10,
+        zone: None,
+        tags: &[],
+        lease: 5000,
+        machine: None,
+    };
     rig.ask(&Request::Unit(join)).unwrap();
     rig.create("1");
     rig.pass(60_000);

@@ -18,7 +18,15 @@ const NONE: WishesRequest<'static> =
 
 fn join(rig: &mut Rig, cmu: &str, zone: &str, tags: &[&[u8]]) {
     let (cmu, zone) = (cmu.as_bytes(), Some(zone.as_bytes()));
-    rig.ask(&Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, tags, lease: 3_600_000 })).unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join {
+        cmu,
+        capacity: 10,
+        zone,
+        tags,
+        lease: 3_600_000,
+        machine: None,
+    }))
+    .unwrap();
 }
 
 fn create(rig: &mut Rig, e164: &str, wishes: WishesRequest<'_>) -> Result<Reply, Refusal> {
@@ -211,9 +219,17 @@ fn wishes_out_of_range_are_refused() {
     ] {
         assert_eq!(placed(&mut rig, "1", wishes), code, "{wishes:?}");
     }
-    let join = UnitRequest::Join { cmu: b"x:1:1", capacity: 1, zone: None, tags: &many, lease: 1000 };
+    let join =
+        UnitRequest::Join { cmu: b"x:1:1", capacity: 1, zone: None, tags: &many, lease: 1000, machine: None };
     assert_eq!(rig.code(&Request::Unit(join)), "LIMIT");
-    let join = UnitRequest::Join { cmu: b"x:1:1", capacity: 1, zone: None, tags: &many[..64], lease: 1000 };
+    let join = UnitRequest::Join {
+        cmu: b"x:1:1",
+        capacity: 1,
+        zone: None,
+        tags: &many[..64],
+        lease: 1000,
+        machine: None,
+    };
     assert!(rig.ask(&Request::Unit(join)).is_ok());
 }
 

@@ -244,6 +244,9 @@ fn media_unit(given: &Given) -> Result<MediaUnitConfig> {
     if let Some(host) = &unit.host {
         identity("media-unit.host", host)?;
     }
+    if let Some(machine) = &unit.machine {
+        identity("media-unit.machine", machine)?;
+    }
     let chatter = unit.chatter.map(|chatter| chatter.max(Duration::from_millis(1)));
     Ok(MediaUnitConfig { chatter, ..unit })
 }

@@ -165,6 +165,10 @@ section! {
         /// host. If several units share an address, a name follows it: 10.0.0.1/b. Without it, the address of this
         /// machine towards Redis
         host: String = "media-unit-host", "ALLOT_MEDIA_UNIT_HOST", example r#""10.0.0.1/b""#;
+        /// What tells the unit's machine from others. A unit whose host another machine has is refused. Without it, the
+        /// host name and the beginning of /etc/machine-id. If a container gets another host name at each start, a fixed
+        /// name lets the next one take over at once
+        machine: String = "media-unit-machine", "ALLOT_MEDIA_UNIT_MACHINE", example r#""rack-3/m7""#;
         /// Room for conferences
         capacity: u32 = "media-unit-capacity", "ALLOT_MEDIA_UNIT_CAPACITY", shown 100, in "1"..="1000000000";
         /// The unit's zone; conferences can require one

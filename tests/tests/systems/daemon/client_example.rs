@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use allot_client::{
-    CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, ListFilter, Listed,
-    NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatChoice, SeatStore, Servers,
+    CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, JoinRequest,
+    ListFilter, Listed, NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatChoice, SeatStore,
+    Servers,
     WaitRequest,
 };
 use allot_tests::pools::pool_info;
@@ -270,7 +271,9 @@ async fn conferences_are_placed_by_load_or_by_share() {
     assert_eq!(place("LOAD").await, "load");
     let tags = ["hd".to_owned(), "gpu".to_owned()];
     for (cmu, load) in [("10.0.0.1:1:1", 90), ("10.0.0.2:1:1", 10)] {
-        realm.join(cmu, 10, Some("berlin"), &tags, 60_000).await.unwrap();
+        let machine = Some("web1");
+        let unit = JoinRequest { capacity: 10, zone: Some("berlin"), tags: &tags, lease_ms: 60_000, machine };
+        realm.join(cmu, &unit).await.unwrap();
         realm.beat(cmu, Some(load)).await.unwrap();
     }
     let request = CreateRequest {

@@ -507,6 +507,45 @@ fn a_unit_whose_place_another_takes_ends() {
 }
 
 #[test]
+fn a_unit_of_the_same_name_on_another_machine_waits_and_stops_nothing() {
+    let server = RedisServer::start();
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let unit = |machine: &str| {
+        let host = ["--media-unit-host", "127.0.0.1/unit", "--media-unit-machine", machine];
+        let url = server.url();
+        let more = ["--roles", "media-unit", "--realm", REALM, "--redis-url", &url];
+        let process = Process::new(machine, &[&host[..], &more].concat());
+        process.start();
+        process
+    };
+    let first = unit("m1");
+    eventually("the first to be ready", TIMEOUT, || first.is_ready());
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
+    let owner = client.place("1");
+    let second = unit("m2");
+    eventually("the second to say what to change", TIMEOUT, || {
+        second.http("/readyz").is_some_and(|(status, body)| {
+            status == 503 && body.contains("on machine 'm1'") && body.contains("media-unit.host")
+        })
+    });
+    eventually("the first to say it", TIMEOUT, || first.log().contains("m2"));
+    assert_eq!(client.ok("CMU.LIST").array()[0].field("conflict").text(), "m2");
+    let listed = run(&server, &["unit", "list", "--realm", REALM]).ok();
+    assert!(listed.err.contains("machine 'm2'"), "{}", listed.err);
+    assert!(first.is_ready() && second.is_running(), "{}", second.log());
+    assert_eq!((client.place("1"), first.metric("allot_unit_conferences")), (owner, Some(1.0)));
+    // Its place is free when it has ended.
+    assert!(first.terminate().success());
+    eventually("the second to have its conference", TIMEOUT, || {
+        second.is_ready()
+            && second.metric("allot_unit_conferences") == Some(1.0)
+            && client.place("1").2 == "open"
+    });
+}
+
+#[test]
 fn a_unit_that_does_not_know_its_address_waits_until_it_does() {
     let unit =
         Process::new("unit", &["--roles", "media-unit", "--redis-url", "redis://nowhere.invalid:6379"]);

@@ -31,6 +31,7 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
             UnitState::Up if unit.suspect_at() <= now => UnitEvent::Lapsed { to: UnitState::Suspect },
             _ if unit.backoff_until.is_some_and(|until| until <= now) => UnitEvent::BackoffEnded,
             _ if unit.ramp_due(&realm.settings).is_some_and(|due| due <= now) => UnitEvent::Ramped,
+            _ if unit.conflict_ends().is_some_and(|ends| ends <= now) => UnitEvent::ConflictOver,
             _ => UnitEvent::LoadExpired,
         };
         events.push(event.of(unit.cmu.clone()));

@@ -23,7 +23,7 @@ use crate::conf::model::conference::{
 use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
-use crate::conf::model::unit::{MAX_UNITS, Name, host_of};
+use crate::conf::model::unit::{CONFLICT_NOTED, Conflict, MAX_UNITS, Name, Unit, host_of};
 use crate::conf::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::conf::request::{
     AssignmentNotice, ClientRequest, End, Request, SchedulerRequest, Set, UnitRequest,
@@ -32,7 +32,7 @@ use crate::invariant;
 use crate::shared::codec::Writer;
 use crate::shared::fence;
 use crate::shared::field::Any;
-use crate::shared::refusal::Code;
+use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
@@ -71,8 +71,8 @@ fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Dec
             let cmu = realm.name_of(unit);
             decided(UnitEvent::Beat { load: load.map(Any) }.of(cmu.clone()), Reply::Unit(cmu))
         }
-        UnitRequest::Join { cmu, capacity, zone, tags, lease } => {
-            decide_join(realm, cmu, (*capacity, *lease), *zone, tags)
+        UnitRequest::Join { cmu, capacity, zone, tags, lease, machine } => {
+            decide_join(realm, now, cmu, (*capacity, *lease), (*zone, *machine), tags)
         }
         UnitRequest::Leave { cmu } => manager_commands::decide_leave(realm, now, cmu),
         UnitRequest::Report(report) => reconcile_report::decide_report(realm, now, report),
@@ -317,9 +317,10 @@ fn given_up(
 
 fn decide_join(
     realm: &Realm,
+    now: Millis,
     cmu: &[u8],
     (capacity, lease): (i64, Millis),
-    zone: Option<&[u8]>,
+    (zone, machine): (Option<&[u8]>, Option<&[u8]>),
     tags: &[&[u8]],
 ) -> Decided {
     check_identifier("cmu", cmu)?;
@@ -332,18 +333,49 @@ fn decide_join(
     if let Some(zone) = zone {
         check_identifier("ZONE", zone)?;
     }
+    if let Some(machine) = machine {
+        check_identifier("MACHINE", machine)?;
+    }
     if !(1..=MAX_TTL).contains(&lease) {
         return refuse(Code::Err, format!("LEASE must be 1 to {MAX_TTL} ms, not {lease}"));
     }
+    let current = realm.unit_of_host(host_of(cmu)).and_then(|unit| realm.indexed_unit(unit));
+    if let Some(current) = current
+        && let Some(kept_by) = current.keeps_host_from(machine, now)
+    {
+        return refuse_second_machine(current, kept_by, machine, now);
+    }
     // A unit that replaces another unit of its host does not add to the number of units.
-    let replaces = realm.hosts.get(host_of(cmu)).is_some_and(|host| host.current.is_some());
-    if realm.units.len() >= MAX_UNITS && !replaces {
+    if realm.units.len() >= MAX_UNITS && current.is_none() {
         return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));
     let (zone, tags) = (zone.map(|zone| realm.zone_name(zone)), manager_commands::tags("TAGS", tags)?);
+    let machine = machine.map(Name::from);
     decided(
-        Event::Joined { cmu: name.clone(), capacity: capacity as u32, zone, tags, lease },
+        Event::Joined { cmu: name.clone(), capacity: capacity as u32, zone, tags, lease, machine },
         Reply::Unit(name),
     )
+}
+
+/// Refuses a unit because another machine has a unit of its host. What runs there goes on, and is told of the conflict.
+fn refuse_second_machine(current: &Unit, kept_by: &Name, machine: Option<&[u8]>, now: Millis) -> Decided {
+    let text = format!(
+        "host {} belongs to unit {} on machine {}, which is {}; give one of the two units another host \
+         (media-unit.host), or wait until that unit has ended",
+        quoted(host_of(&current.cmu)),
+        quoted(&current.cmu),
+        quoted(kept_by),
+        current.word()
+    );
+    let is_known = |conflict: &Conflict| {
+        Some(&conflict.machine[..]) == machine && now < conflict.at.saturating_add(CONFLICT_NOTED)
+    };
+    match machine {
+        Some(machine) if current.has_lease(now) && !current.conflict.as_ref().is_some_and(is_known) => {
+            let event = UnitEvent::Conflict { machine: Name::from(machine) };
+            decided(event.of(current.cmu.clone()), Reply::Refused(Refusal::new(Code::Exists, text)))
+        }
+        _ => refuse(Code::Exists, text),
+    }
 }

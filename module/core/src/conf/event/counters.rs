@@ -31,6 +31,8 @@ words! {
         UnitDown => "cmu_down",
         /// Creations that failed on a unit.
         UnitFailed => "cmu_failures",
+        /// Times that a unit of the same host on another machine was refused, at most one in 10 s for each host.
+        UnitConflict => "cmu_conflicts",
         /// Streams that were trimmed before a consumer group had read all entries.
         Missed => "stream_resyncs",
     }

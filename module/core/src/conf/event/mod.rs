@@ -75,6 +75,8 @@ events! {
             tags: Vec<Name>,
             /// Length of the lease, in milliseconds.
             lease: Millis,
+            /// The machine of the unit, if the unit says it.
+            machine: Option<Name>,
         } = 6, notice c"allot.cmu.joined";
         /// A unit changed.
         Unit {
@@ -151,9 +153,14 @@ impl Event {
         match self {
             Self::Conference { event, .. } => !matches!(event, ConferenceEvent::Set { .. }),
             // Heartbeats are frequent: `renew` and `apply_to_unit` look whether one changes anything. A ramp changes only which unit comes first.
-            Self::Unit { event, .. } => {
-                !matches!(event, UnitEvent::Beat { .. } | UnitEvent::Disowned { .. } | UnitEvent::Ramped)
-            }
+            Self::Unit { event, .. } => !matches!(
+                event,
+                UnitEvent::Beat { .. }
+                    | UnitEvent::Disowned { .. }
+                    | UnitEvent::Ramped
+                    | UnitEvent::Conflict { .. }
+                    | UnitEvent::ConflictOver
+            ),
             Self::Configured { .. }
             | Self::Claimed { .. }
             | Self::Restarted { .. }
@@ -264,8 +271,8 @@ impl Realm {
                     self.tell_report(&cmu, *details);
                 }
             }
-            Event::Joined { cmu, capacity, zone, tags, lease } => {
-                self.join(at, cmu, (*capacity, *lease), zone.as_ref(), tags);
+            Event::Joined { cmu, capacity, zone, tags, lease, machine } => {
+                self.join(at, cmu, (*capacity, *lease), (zone.as_ref(), machine.as_ref()), tags);
             }
             Event::Unit { cmu, event } => {
                 if let Some((number, cmu)) = self.named_unit(cmu) {

@@ -7,7 +7,7 @@ use crate::conf::model::conference::{Cause, State};
 use crate::conf::model::epoch::{Epoch, is_plausible};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
-use crate::conf::model::unit::{Load, MAX_REPLACED, Name, RAMP_STEPS, Unit, UnitState, host_of};
+use crate::conf::model::unit::{Conflict, Load, MAX_REPLACED, Name, RAMP_STEPS, Unit, UnitState, host_of};
 use crate::shared::codec::{Damaged, ensure};
 use crate::shared::field::Any;
 use crate::shared::invariant::Expected;
@@ -54,6 +54,13 @@ events! {
         BackoffEnded = 10, notice c"allot.cmu.trial";
         /// A further tenth of the capacity of a new unit counts.
         Ramped = 11, notice c"allot.cmu.ramped";
+        /// Another unit of the host wanted to join from another machine, and was refused.
+        Conflict {
+            /// The other machine.
+            machine: Name,
+        } = 12, notice c"allot.cmu.conflict", count (Counter::UnitConflict, 1);
+        /// No other unit has been refused for a while.
+        ConflictOver = 13, notice c"allot.cmu.conflict-over";
     }
 }
 
@@ -76,6 +83,10 @@ impl Unit {
                 ensure(self.is_idle(), "a unit that has conferences is forgotten")
             }
             UnitEvent::Disowned { .. } => Ok(()),
+            UnitEvent::Conflict { .. } => is(&[UnitState::Up, UnitState::Suspect]),
+            UnitEvent::ConflictOver => {
+                ensure(self.conflict.is_some(), "a conflict ends of a unit that has none")
+            }
             UnitEvent::Ramped => {
                 is(&[UnitState::Up, UnitState::Suspect])?;
                 ensure(self.held_back > 0, "a unit gets a further share that has all of it")
@@ -108,6 +119,7 @@ impl Realm {
                     unit.state = *to;
                     // The load was reported with a heartbeat, so it is at least as old as the lease.
                     unit.load = unit.load.filter(|_| *to == UnitState::Suspect);
+                    unit.conflict = unit.conflict.take().filter(|_| *to == UnitState::Suspect);
                 });
                 self.publish_unit(to.word(), cmu, to.word());
             }
@@ -160,6 +172,22 @@ impl Realm {
             }
             UnitEvent::Ramped => {
                 self.change_unit(number, |unit| unit.held_back = unit.held_back.saturating_sub(1));
+            }
+            UnitEvent::Conflict { machine } => {
+                let is_known =
+                    |unit: &Unit| unit.conflict.as_ref().is_some_and(|conflict| conflict.machine == *machine);
+                let is_new = !self.indexed_unit(number).is_some_and(is_known);
+                let conflict = Conflict { machine: machine.clone(), at };
+                self.change_unit(number, |unit| unit.conflict = Some(conflict));
+                if is_new {
+                    let word = self.indexed_unit(number).map_or("", Unit::word);
+                    self.publish_conflict(cmu, word, machine);
+                }
+            }
+            UnitEvent::ConflictOver => {
+                self.change_unit(number, |unit| unit.conflict = None);
+                let word = self.indexed_unit(number).map_or("", Unit::word);
+                self.publish_unit("conflict-over", cmu, word);
             }
         }
     }
@@ -231,7 +259,7 @@ impl Realm {
         at: Millis,
         cmu: &Name,
         (capacity, lease): (u32, Millis),
-        zone: Option<&Name>,
+        (zone, machine): (Option<&Name>, Option<&Name>),
         tags: &[Name],
     ) {
         let zone = zone.map(|zone| self.zone_name(zone));
@@ -240,6 +268,7 @@ impl Realm {
             let Some(was) = self.indexed_unit(number).map(|unit| unit.state) else { return };
             self.change_unit(number, |unit| {
                 (unit.capacity, unit.zone, unit.tags, unit.lease) = (capacity, zone, tags.to_vec(), lease);
+                unit.machine = machine.cloned();
                 (unit.renewed, unit.heard) = (at, at);
                 unit.state = UnitState::Up;
                 if was == UnitState::Down {
@@ -261,6 +290,7 @@ impl Realm {
             cmu: cmu.clone(),
             zone,
             tags: tags.to_vec(),
+            machine: machine.cloned(),
             capacity,
             // If the record of the host's last unit was deleted, its conferences may still run there.
             reported: host != Some(None),
@@ -294,7 +324,7 @@ impl Realm {
         self.placement_index.remove(number);
         let Some(unit) = self.units.get_mut(number).expected("a unit that is lost was there") else { return };
         let first = unit.state != UnitState::Down;
-        (unit.state, unit.load) = (UnitState::Down, None);
+        (unit.state, unit.load, unit.conflict) = (UnitState::Down, None, None);
         if first {
             unit.down_since = at;
         }

@@ -258,7 +258,14 @@ mod tests {
             let cmu = cmu.as_bytes();
             ask(
                 &mut realm,
-                &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, tags: &[], lease: 1_000_000 }),
+                &Request::Unit(UnitRequest::Join {
+                    cmu,
+                    capacity: 10,
+                    zone,
+                    tags: &[],
+                    lease: 1_000_000,
+                    machine: None,
+                }),
             );
         }
         ask(
@@ -303,6 +310,7 @@ mod tests {
                 zone: None,
                 tags: &[],
                 lease: 1_000_000,
+                machine: None,
             }),
         );
         let epoch = realm.last_epoch();

@@ -215,6 +215,12 @@ impl Realm {
         self.send(resync(stream));
     }
 
+    /// Publishes that a unit was refused because this one has its host.
+    pub(in crate::conf) fn publish_conflict(&mut self, cmu: &[u8], state: &str, machine: &[u8]) {
+        let entry = transition("conflict", b"", cmu, 0).with("state", state.as_bytes());
+        self.send(entry.with("machine", machine));
+    }
+
     /// A transition of a unit, or of the realm.
     pub(in crate::conf) fn publish_unit(&mut self, event: &str, cmu: &[u8], state: &str) {
         self.send(transition(event, b"", cmu, 0).with("state", state.as_bytes()));

@@ -23,6 +23,13 @@ pub const FIRST_BACKOFF: Millis = 1_000;
 /// The longest back-off, in milliseconds.
 pub const LONGEST_BACKOFF: Millis = 60_000;
 
+/// How long a conflict is shown after the last join that was refused, in milliseconds.
+pub const CONFLICT_SHOWN: Millis = 60_000;
+
+/// How often, at most, a join that is refused again is noted, in milliseconds: the unit that is refused tries again all
+/// the time.
+pub const CONFLICT_NOTED: Millis = 10_000;
+
 /// The most replaced identities of a host that are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
@@ -68,6 +75,15 @@ fields! {
         pub at: Millis,
     }
 
+    /// Another unit of the same host that wanted to join from another machine, and was refused.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Conflict {
+        /// The machine of the other unit.
+        pub machine: Name,
+        /// When the other unit was last noted.
+        pub at: Millis,
+    }
+
     /// One incarnation of a unit.
     #[derive(Clone, Debug, Default)]
     pub struct Unit {
@@ -77,6 +93,8 @@ fields! {
         pub zone: Option<Name>,
         /// Tags, in ascending order.
         pub tags: Vec<Name>,
+        /// What tells the machine of the unit from other machines, if the unit says it.
+        pub machine: Option<Name>,
         /// Room in total.
         pub capacity: u32,
         /// State.
@@ -106,6 +124,8 @@ fields! {
         /// How many tenths of the capacity placement still disregards, because the unit has joined a short time ago: 9
         /// to 0.
         pub held_back: u32,
+        /// Another unit that was refused because this one has its host; never of a unit without a lease.
+        pub conflict: Option<Conflict>,
     } computed {
         /// Room in use: by the unit's conferences, and by those that move to the unit.
         pub used: u64,
@@ -147,6 +167,7 @@ impl Unit {
         ensure(self.held_back < RAMP_STEPS, "a unit is held back more than it can be")?;
         ensure(self.backoff_until.is_none() || self.failures > 0, "a unit has a back-off without a failure")?;
         let expired = matches!(self.state, UnitState::Unreachable | UnitState::Down);
+        ensure(self.conflict.is_none() || !expired, "a unit without a lease has a conflict")?;
         ensure(self.load.is_none() || !expired, "a unit without a lease has a load")
     }
 
@@ -199,6 +220,19 @@ impl Unit {
         self.load.map(|load| load.at.saturating_add(self.lease))
     }
 
+    /// When a conflict is over, unless another join is refused.
+    pub fn conflict_ends(&self) -> Option<Millis> {
+        self.conflict.as_ref().map(|conflict| conflict.at.saturating_add(CONFLICT_SHOWN))
+    }
+
+    /// The machine of the unit, if a unit on this machine must not take the host over: it is another machine, and the unit
+    /// may still run. A unit whose lease has expired may run as well; its conferences are taken from it when it is declared
+    /// down.
+    pub fn keeps_host_from(&self, machine: Option<&[u8]>, now: Millis) -> Option<&Name> {
+        let own = self.machine.as_ref().filter(|own| machine.is_some_and(|machine| ***own != *machine))?;
+        (self.has_lease(now) || !self.is_idle()).then_some(own)
+    }
+
     /// When the next tenth of the capacity of a new unit counts.
     pub fn ramp_due(&self, settings: &Settings) -> Option<Millis> {
         let counted = RAMP_STEPS.saturating_sub(self.held_back);
@@ -210,7 +244,8 @@ impl Unit {
     /// then its record is kept.
     pub(in crate::conf) fn next_due(&self, settings: &Settings, waited_for: bool) -> Option<Millis> {
         let or_earlier = |due: Millis| {
-            let others = [self.load_ends(), self.backoff_until, self.ramp_due(settings)];
+            let others =
+                [self.load_ends(), self.backoff_until, self.ramp_due(settings), self.conflict_ends()];
             Some(others.into_iter().flatten().fold(due, Millis::min))
         };
         match self.state {

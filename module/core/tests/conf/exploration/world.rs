@@ -100,7 +100,14 @@ pub(crate) struct Small {
 
 pub(crate) fn join(unit: usize) -> Request<'static> {
     let cmu = UNITS[unit].as_bytes();
-    Request::Unit(UnitRequest::Join { cmu, capacity: 2, zone: None, tags: &[], lease: 3_600_000_000 })
+    Request::Unit(UnitRequest::Join {
+        cmu,
+        capacity: 2,
+        zone: None,
+        tags: &[],
+        lease: 3_600_000_000,
+        machine: None,
+    })
 }
 
 fn claim(term: u8) -> Request<'static> {

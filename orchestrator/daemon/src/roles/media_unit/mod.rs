@@ -5,6 +5,7 @@
 mod conferences;
 mod details;
 mod load;
+mod machine;
 mod media;
 mod name;
 mod unit;

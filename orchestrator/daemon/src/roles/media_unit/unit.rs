@@ -21,13 +21,14 @@ use tracing::{debug, info, warn};
 use super::conferences::{ConferenceParams, LocalConferences};
 use super::details::{DetailUpdate, Details};
 use super::load::LoadMeter;
+use super::machine;
 use super::media::{Media, MediaEvent, MediaProgram};
 use super::name;
 use crate::config::MediaUnitConfig;
 use crate::roles::context::RoleContext as Context;
 use crate::roles::info_stream;
 use allot_client::streams::{self, Commands};
-use allot_client::{CopyParams, Error, RealmStore, Session};
+use allot_client::{CopyParams, Error, JoinRequest, RealmStore, Session};
 use allot_coordination::Membership;
 use allot_coordination::node_name;
 use allot_runtime::invariant;
@@ -97,6 +98,12 @@ pub(super) struct Unit<'a> {
     context: &'a Context,
     config: &'a MediaUnitConfig,
     cmu: String,
+    /// What tells this machine from others.
+    machine: Option<String>,
+    /// The machine of another unit that wants the host of this one, and is refused.
+    conflict: Option<String>,
+    /// Why the realm refuses this unit, because another machine has its host.
+    refusal: Option<String>,
     conferences: LocalConferences,
     details: Details,
     media: Media,
@@ -139,6 +146,9 @@ impl<'a> Unit<'a> {
             context,
             config,
             cmu,
+            machine: config.machine.clone().or_else(machine::of_this_host),
+            conflict: None,
+            refusal: None,
             conferences: LocalConferences::default(),
             details: Details::default(),
             load: LoadMeter::new(config.load_program.clone(), config.lease),
@@ -185,6 +195,7 @@ impl<'a> Unit<'a> {
                 Ok(end) => return end,
                 Err(error) if error.code() == Some("STALE") => return UnitEnd::Replaced,
                 Err(_) if self.is_cut_off() => return UnitEnd::CutOff,
+                Err(error) if error.code() == Some("EXISTS") => self.wait_for_host(&error).await,
                 Err(error) => {
                     self.context.session_failed(ROLE, &error, began).await;
                     // `session_failed` does not pause during shutdown, but a unit that drains goes on for a while.
@@ -197,6 +208,18 @@ impl<'a> Unit<'a> {
                 }
             }
         }
+    }
+
+    /// Another machine has a unit of this name. It may be a container that this one replaces, so the unit waits until that
+    /// unit has ended, and is not ready meanwhile.
+    async fn wait_for_host(&mut self, refusal: &Error) {
+        let reason = refusal.to_string();
+        if self.refusal.replace(reason.clone()).is_none() {
+            warn!(unit = self.cmu, error = reason, "the realm refuses this unit; trying again");
+        }
+        self.context.health.not_ready(ROLE, reason);
+        let mut shutdown = self.context.shutdown.clone();
+        tokio::select! { () = sleep(self.config.beat) => {}, () = shutdown.requested() => {} }
     }
 
     fn has_media(&self) -> bool {
@@ -281,6 +304,7 @@ impl<'a> Unit<'a> {
         self.send_ends(&store).await?;
         let sent = Instant::now();
         self.join(&store).await?;
+        self.refusal = None;
         self.note_renewal(sent);
         self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
         let stream = store.stream(&format!("cmd:{}", self.cmu));
@@ -340,13 +364,18 @@ impl<'a> Unit<'a> {
 
     async fn join(&self, store: &RealmStore) -> Result<(), Error> {
         self.check_not_cut_off()?;
-        let lease = self.config.lease.as_millis() as u64;
-        let (zone, tags) = (self.config.zone.as_deref(), &self.config.tags);
-        match store.join(&self.cmu, self.config.capacity, zone, tags, lease).await {
+        let unit = JoinRequest {
+            capacity: self.config.capacity,
+            zone: self.config.zone.as_deref(),
+            tags: &self.config.tags,
+            lease_ms: self.config.lease.as_millis() as u64,
+            machine: self.machine.as_deref(),
+        };
+        match store.join(&self.cmu, &unit).await {
             // The realm does not exist yet: it is created with its defaults, which an operator may change later.
             Err(error) if error.code() == Some("NOKEY") => {
                 store.realm().await?;
-                store.join(&self.cmu, self.config.capacity, zone, tags, lease).await
+                store.join(&self.cmu, &unit).await
             }
             result => result,
         }

@@ -104,7 +104,8 @@ fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option
             let cmu = arguments.text();
             let capacity = arguments.integer_after("CAPACITY")?.unwrap_or_default();
             let lease = arguments.integer_after("LEASE")?.unwrap_or(LEASE_MS);
-            UnitRequest::Join { cmu, capacity, zone: arguments.text_after("ZONE"), tags: &[], lease }
+            let (zone, machine) = (arguments.text_after("ZONE"), arguments.text_after("MACHINE"));
+            UnitRequest::Join { cmu, capacity, zone, tags: &[], lease, machine }
         }
         b"CMU.LEAVE" => UnitRequest::Leave { cmu: arguments.text() },
         b"CMU.BEAT" => UnitRequest::Beat { cmu: arguments.text(), load: arguments.integer_after("LOAD")? },
@@ -243,8 +244,10 @@ fn render(realm: &Realm, _: i64, reply: &Outcome) -> Reply {
         Outcome::Integer(number) => Reply::Int(*number),
         Outcome::Realm => realm_record(realm),
         Outcome::Conference(e164) => conference_record(realm, e164),
+        Outcome::Unit(cmu) => realm.unit_called(cmu).map_or(Reply::Nil, unit_record),
         // No program reads a field of it.
-        Outcome::Unit(_) | Outcome::Host(_) => reply::record([]),
+        Outcome::Host(_) => reply::record([]),
+        Outcome::Refused(refusal) => reply::error(&refusal.to_string()),
         Outcome::Reported(reported) => reported_record(reported),
         Outcome::Grants(grants) => Reply::Array(
             grants
@@ -293,7 +296,12 @@ fn conference_record(realm: &Realm, e164: &[u8]) -> Reply {
 }
 
 fn unit_record(unit: &Unit) -> Reply {
+    let conflict = unit.conflict.as_ref();
     reply::record([
+        ("used", reply::number(unit.used)),
+        ("failures", reply::number(unit.failures)),
+        ("backoff_until", unit.backoff_until.map_or(Reply::Nil, reply::number)),
+        ("conflict", conflict.map_or(Reply::Nil, |conflict| reply::text(&*conflict.machine))),
         ("cmu", reply::text(&*unit.cmu)),
         ("state", reply::text(unit.word())),
         ("lease", Reply::Int(unit.lease)),

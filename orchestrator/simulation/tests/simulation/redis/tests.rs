@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allot_client::streams::{BLOCK, Commands, Group};
-use allot_client::{Endpoint, RealmStore, Servers, Session};
+use allot_client::{Endpoint, JoinRequest, RealmStore, Servers, Session};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Redis;
@@ -21,6 +21,10 @@ struct Client {
     servers: Servers,
     link: Link,
 }
+
+/// What the units of these tests say when they join.
+const JOIN: JoinRequest<'_> =
+    JoinRequest { capacity: 10, zone: None, tags: &[], lease_ms: 5000, machine: None };
 
 fn client() -> Client {
     clock::begin();
@@ -60,7 +64,7 @@ fn unit_gets_its_commands_and_reports_what_it_has() {
         let client = client();
         let (session, store) = client.session().await;
         store.realm().await.unwrap();
-        store.join("a:1:1", 10, None, &[], 5000).await.unwrap();
+        store.join("a:1:1", &JOIN).await.unwrap();
         let stream = store.stream("cmd:a:1:1");
         let mut commands = Commands::read(session.another(BLOCK).await.unwrap(), stream);
         let create = async {
@@ -86,7 +90,7 @@ fn lease_expires_without_a_request() {
         let client = client();
         let (_, store) = client.session().await;
         store.realm().await.unwrap();
-        store.join("a:1:1", 10, None, &[], 5000).await.unwrap();
+        store.join("a:1:1", &JOIN).await.unwrap();
         sleep(Duration::from_secs(6)).await;
         let state = client.redis.realm(|realm| realm.unit_called(b"a:1:1").unwrap().word());
         assert_eq!(state, Some("unreachable"));
@@ -242,7 +246,7 @@ fn failover_loses_what_the_replica_did_not_have() {
         let client = client();
         let (mut session, store) = client.session().await;
         store.realm().await.unwrap();
-        store.join("a:1:1", 10, None, &[], 5000).await.unwrap();
+        store.join("a:1:1", &JOIN).await.unwrap();
         create(&store, "491").await;
         let waited = Instant::now();
         assert!(session.wait(1, Duration::from_secs(1)).await.unwrap());
@@ -267,7 +271,7 @@ fn replica_has_the_bytes_of_its_master() {
         let (_, store) = client.session().await;
         store.realm().await.unwrap();
         for unit in ["a:1:1", "b:1:1"] {
-            store.join(unit, 10, None, &[], 5000).await.unwrap();
+            store.join(unit, &JOIN).await.unwrap();
         }
         for number in 0..8 {
             create(&store, &format!("49{number}")).await;
@@ -299,7 +303,7 @@ fn broken_connection_hides_whether_the_request_was_carried_out() {
             let (_, store) = client.session().await;
             client.link.set_unreliable(1.0);
             let unit = format!("{number}:1:1");
-            assert!(store.join(&unit, 10, None, &[], 5000).await.unwrap_err().ends_session());
+            assert!(store.join(&unit, &JOIN).await.unwrap_err().ends_session());
             match client.redis.realm(|realm| realm.find_unit(unit.as_bytes())).unwrap() {
                 Some(_) => carried_out += 1,
                 None => lost += 1,
@@ -316,7 +320,7 @@ fn stalled_connection_answers_when_it_moves_again() {
         let (_, store) = client.session().await;
         store.realm().await.unwrap();
         client.link.stall(true);
-        let join = store.join("a:1:1", 10, None, &[], 5000);
+        let join = store.join("a:1:1", &JOIN);
         let resume = async {
             sleep(Duration::from_secs(1)).await;
             client.link.stall(false);

@@ -1,7 +1,7 @@
 //! The heartbeat of a unit: renews its lease, and reports its load.
 
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{PendingReport, Unit};
 use allot_client::{Error, RealmStore, Session};
@@ -23,7 +23,7 @@ impl Unit<'_> {
                 self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
                 return Ok(());
             }
-            result => result?,
+            result => self.note_conflict(result?.conflict),
         }
         self.note_renewal(sent);
         if self.ends.has_unconfirmed() {
@@ -35,5 +35,22 @@ impl Unit<'_> {
         }
         metrics::gauge!("allot_unit_conferences").set(self.conferences.len() as f64);
         Ok(())
+    }
+
+    /// Says that a unit on another machine has the same host by its settings. It is refused while this unit runs.
+    fn note_conflict(&mut self, conflict: Option<String>) {
+        if conflict == self.conflict {
+            return;
+        }
+        match &conflict {
+            Some(machine) => warn!(
+                unit = self.cmu,
+                machine,
+                "a unit on another machine has the host of this one and was refused; give one of them another \
+                 media-unit.host"
+            ),
+            None => info!(unit = self.cmu, "no unit on another machine wants the host of this one any more"),
+        }
+        self.conflict = conflict;
     }
 }

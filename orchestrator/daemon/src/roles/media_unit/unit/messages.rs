@@ -72,7 +72,7 @@ impl Unit<'_> {
             match store.beat(&self.cmu, None).await {
                 // The unit was declared down: its next regular heartbeat joins again.
                 Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => return Ok(()),
-                result => result?,
+                result => drop(result?),
             }
             self.note_renewal(sent);
             let confirmed = session.wait(config.wait_replicas, config.wait).await;

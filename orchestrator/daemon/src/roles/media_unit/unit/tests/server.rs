@@ -88,6 +88,12 @@ impl Server {
                 self.comes_to(Replacing::Said).await;
                 "-STALE another unit took its place\r\n".to_owned()
             }
+            "CMU.BEAT" => {
+                let fields =
+                    [("used", ":0"), ("failures", ":0"), ("backoff_until", "$-1"), ("conflict", "$-1")];
+                let field = |(name, value): (&str, &str)| format!("${}\r\n{name}\r\n{value}\r\n", name.len());
+                format!("*{}\r\n{}", 2 * fields.len(), fields.map(field).concat())
+            }
             "ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
             "CMU.REPORT" => {
                 let fields = ":0 adopted *0 released *0 ended *0 lost *0".replace(' ', "\r\n");
