@@ -1,7 +1,8 @@
 //! The `CONF.*` and `CMU.*` commands that only read.
 
 use allot_core::conf::Realm;
-use allot_core::conf::conference::{Conference, State};
+use allot_core::conf::conference::Conference;
+use allot_core::conf::read::ShownState;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use std::borrow::Cow;
@@ -75,7 +76,7 @@ pub(super) fn history(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
 
 /// `CONF.LIST key [STATE s] [CMU c] [CURSOR c] [COUNT n]`
 pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'_>; 5]) -> Done {
-    let state = state.member::<State>()?;
+    let state = state.member::<ShownState>()?;
     let (cmu, cursor) = (cmu.optional_text(), cursor.optional_natural().unwrap_or(0));
     let count = count.count(USUAL_COUNT, READ_AT_ONCE)?;
     read::<Realm>(call, |realm, _| {

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::outcome::Reported;
+use allot_core::conf::read::ShownState;
 use allot_core::conf::unit::{Name, Unit};
 
 use crate::engine::reply::{Field, reply_field, reply_record};
@@ -92,6 +93,7 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
 /// A conference, and what its reply takes from the realm.
 pub(super) struct Shown<'a> {
     one: Cow<'a, Conference>,
+    state: ShownState,
     owner: Option<Name>,
     next_try: Option<i64>,
     tried: Vec<Name>,
@@ -101,7 +103,13 @@ impl<'a> Shown<'a> {
     pub(super) fn of(realm: &Realm, one: &'a Conference) -> Self {
         let tried = if one.tried.is_empty() { Vec::new() } else { realm.tried(one).to_vec() };
         let owner = one.owner.and_then(|unit| realm.unit(unit)).map(|unit| unit.cmu.clone());
-        Self { one: Cow::Borrowed(one), owner, next_try: realm.next_try(one), tried }
+        Self {
+            one: Cow::Borrowed(one),
+            state: realm.shown_state(one),
+            owner,
+            next_try: realm.next_try(one),
+            tried,
+        }
     }
 
     /// The same, for a reply after the key is closed.
@@ -119,7 +127,7 @@ pub(super) fn reply_shown(ctx: Context<'_>, shown: &Shown<'_>, evt: Option<(u64,
     let one = &*shown.one;
     let fields = [
         ("e164", Field::Text(&one.e164)),
-        ("state", Field::Text(one.state.word().as_bytes())),
+        ("state", Field::Text(shown.state.word().as_bytes())),
         ("cmu", Field::maybe(shown.owner.as_deref())),
         ("epoch", Field::Number(one.epoch as i64)),
         ("origin_epoch", Field::Number(one.origin_epoch as i64)),

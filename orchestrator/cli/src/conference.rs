@@ -60,7 +60,7 @@ pub(crate) struct One {
 #[derive(Debug, Default, Args)]
 pub(crate) struct List {
     /// Only conferences in this state; ended ones are listed only with it
-    #[arg(long, value_parser = ["waiting", "creating", "open", "pending", "ended"])]
+    #[arg(long, value_parser = ["waiting", "creating", "open", "lost", "pending", "ended"])]
     state: Option<String>,
     /// Only conferences of this unit
     #[arg(long, add = ArgValueCompleter::new(complete::units))]

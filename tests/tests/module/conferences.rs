@@ -513,7 +513,7 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("CMU.REPORT a:1:1 HIGHEST 0 ENDED 2 7 1", "ERR 'ENDED': 2 rows are announced and 1 follow"),
         ("CMU.REPORT a:1:1 HIGHEST 0 ENDED 1 7 x", "ERR epoch must be a whole number"),
         ("CONF.EXTEND 7 UNTIL 5", "ERR END is missing"),
-        ("CONF.LIST STATE asleep", "ERR 'STATE' takes waiting, creating, open, pending or ended"),
+        ("CONF.LIST STATE asleep", "ERR 'STATE' takes waiting, creating, open, lost, pending or ended"),
         ("CONF.LIST COUNT 0", "ERR COUNT must be 1 to"),
         ("CONF.RECOVER COUNT 1001", "ERR COUNT must be 1 to 1000"),
         ("CONF.RECOVER TERM 9", "STALE term 9 is not the claimed one"),

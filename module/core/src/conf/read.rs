@@ -4,6 +4,25 @@ use super::model::conference::{Conference, Epoch, State};
 use super::model::state::Realm;
 use super::model::unit::UnitState;
 use crate::shared::invariant::Expected;
+use crate::words;
+
+words! {
+    /// The state of a conference as replies show it.
+    pub enum ShownState {
+        /// As [`State::Waiting`].
+        Waiting => "waiting",
+        /// As [`State::Creating`].
+        Creating => "creating",
+        /// As [`State::Open`], unless it is lost.
+        Open => "open",
+        /// Open, but the lease of its unit has expired: whether it is served is unknown.
+        Lost => "lost",
+        /// As [`State::Pending`].
+        Pending => "pending",
+        /// As [`State::Ended`].
+        Ended => "ended",
+    }
+}
 
 /// Totals of a realm, as `CONF.STAT` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +32,7 @@ pub struct Totals {
     pub states: [usize; 5],
     /// Units by state, in the order of `UnitState::ALL`.
     pub units: [usize; 4],
-    /// Open conferences of units whose lease has expired: whether they are served is unknown.
+    /// Conferences that are [`ShownState::Lost`].
     pub lost: usize,
     pub draining: usize,
     /// Units in back-off, because creations failed on them.
@@ -52,13 +71,28 @@ impl Realm {
         totals
     }
 
+    /// The state as replies show it.
+    pub fn shown_state(&self, conference: &Conference) -> ShownState {
+        let owner = || conference.owner.and_then(|owner| self.indexed_unit(owner));
+        match conference.state {
+            State::Waiting => ShownState::Waiting,
+            State::Creating => ShownState::Creating,
+            State::Open if owner().is_some_and(|unit| unit.state == UnitState::Unreachable) => {
+                ShownState::Lost
+            }
+            State::Open => ShownState::Open,
+            State::Pending => ShownState::Pending,
+            State::Ended => ShownState::Ended,
+        }
+    }
+
     /// At most `count` conferences after a cursor, and the next cursor: 0 at the end. `state` and `unit` filter;
     /// without a state, all conferences that have not ended are listed. A conference that exists during the whole
     /// scan is listed once. With a unit the cursor is an epoch of assignment, otherwise of creation. O(states log
-    /// conferences + conferences examined).
+    /// conferences + conferences examined); for lost ones O(lost log lost + units).
     pub fn list(
         &self,
-        state: Option<State>,
+        state: Option<ShownState>,
         unit: Option<u32>,
         cursor: Epoch,
         count: usize,
@@ -66,22 +100,29 @@ impl Realm {
         let begin = cursor.saturating_add(1);
         let mut found: Vec<(Epoch, &Conference)> = Vec::new();
         let more = count.saturating_add(1);
+        let is_wanted =
+            |conference: &Conference| state.is_none_or(|state| self.shown_state(conference) == state);
         if let Some(unit) = unit {
             let Some(unit) = self.indexed_unit(unit) else { return (Vec::new(), 0) };
             let own =
                 unit.owned.range((begin, 0)..).filter_map(|&(epoch, id)| Some((epoch, self.indexed(id)?)));
-            found.extend(
-                own.filter(|(_, conference)| state.is_none_or(|state| conference.state == state)).take(more),
-            );
+            found.extend(own.filter(|(_, conference)| is_wanted(conference)).take(more));
+        } else if state == Some(ShownState::Lost) {
+            // No index has them in the order of their creation, and normally there are none.
+            let silent = self.units().filter(|unit| unit.state == UnitState::Unreachable);
+            let lost = silent.flat_map(|unit| &unit.owned).filter_map(|&(_, id)| self.indexed(id));
+            let lost = lost.filter(|&conference| conference.origin_epoch >= begin && is_wanted(conference));
+            found.extend(lost.map(|conference| (conference.origin_epoch, conference)));
+            found.sort_unstable_by_key(|&(epoch, _)| epoch);
         } else {
-            let states = State::ALL.into_iter().filter(|&conference| match state {
-                None => conference != State::Ended,
-                Some(state) => conference == state,
-            });
+            let is_shown = |held: State, shown: ShownState| held.word() == shown.word();
+            let states = State::ALL
+                .into_iter()
+                .filter(|&held| state.map_or(held != State::Ended, |state| is_shown(held, state)));
             for state in states {
                 let index = self.by_state.of(state);
                 let all = index.range(begin..).filter_map(|(&epoch, &id)| Some((epoch, self.indexed(id)?)));
-                found.extend(all.take(more));
+                found.extend(all.filter(|(_, conference)| is_wanted(conference)).take(more));
             }
             found.sort_unstable_by_key(|&(epoch, _)| epoch);
         }

@@ -36,6 +36,7 @@ mod records;
 mod recovering;
 mod rig;
 mod sentences;
+mod shown;
 mod snapshot;
 mod spec;
 mod table;

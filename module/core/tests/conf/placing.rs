@@ -5,6 +5,7 @@ use super::losses::losses_are_foretold;
 use super::random::Random;
 use super::rig::{Rig, wish, word};
 use allot_core::conf::conference::{Conference, State, Wishes};
+use allot_core::conf::read::ShownState;
 use allot_core::conf::request::{
     ClientRequest, Create, DrainOf, Report, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
@@ -207,7 +208,7 @@ impl Run {
         let all: Vec<String> = self
             .rig
             .realm
-            .list(Some(state), None, 0, usize::MAX)
+            .list(ShownState::parse(state.word().as_bytes()), None, 0, usize::MAX)
             .0
             .iter()
             .map(|one| text(&one.e164))
@@ -336,7 +337,7 @@ impl Run {
         let mut waiting: Vec<_> = self
             .rig
             .realm
-            .list(Some(State::Pending), None, 0, usize::MAX)
+            .list(Some(ShownState::Pending), None, 0, usize::MAX)
             .0
             .into_iter()
             .map(|one| {

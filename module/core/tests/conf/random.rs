@@ -6,7 +6,8 @@ use super::rig::{MINUTE, Rig};
 use super::tries::Failures;
 use super::updates::Programs;
 use allot_core::conf::Reply;
-use allot_core::conf::conference::{Conference, State};
+use allot_core::conf::conference::Conference;
+use allot_core::conf::read::ShownState;
 use allot_core::conf::request::{
     AssignmentNotice, Changes, Claim, ClientRequest, Create, DrainOf, End, Report, Request, SchedulerRequest,
     Set, UnitRequest, WishesRequest,
@@ -371,7 +372,7 @@ impl Run {
         }
         let mut called = BTreeSet::new();
         let mut listed = realm.list(None, None, 0, usize::MAX).0;
-        listed.extend(realm.list(Some(State::Ended), None, 0, usize::MAX).0);
+        listed.extend(realm.list(Some(ShownState::Ended), None, 0, usize::MAX).0);
         for one in listed {
             if one.is_live() {
                 let lease =

@@ -1,6 +1,6 @@
 //! A show under test beside everything that must agree with it.
 
-use super::naive::{Naive, Seat, State};
+use super::naive::{Block, Naive, Seat, State};
 use allot_core::seat::blocking::BlockRecord;
 use allot_core::seat::list::Filter;
 use allot_core::seat::plan::{Limits, PickOrphans, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
