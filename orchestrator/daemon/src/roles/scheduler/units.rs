@@ -27,7 +27,8 @@ pub(super) struct Totals {
     pub(super) pending: u64,
 }
 
-/// The metrics that show the totals, by state. They are set at every tick, so they are looked up only once.
+/// The metrics that show the totals, by the names of their fields. They are set at every tick, so they are looked up only
+/// once.
 pub(super) struct TotalsMetrics(Vec<(&'static str, metrics::Gauge)>);
 
 impl TotalsMetrics {
@@ -36,7 +37,13 @@ impl TotalsMetrics {
             .map(|state| (state, metrics::gauge!("allot_scheduler_conferences", "state" => state)));
         let units = ["up", "draining", "backoff", "suspect", "unreachable", "down"]
             .map(|state| (state, metrics::gauge!("allot_scheduler_units", "state" => state)));
-        Self(conferences.into_iter().chain(units).collect())
+        let room = [
+            ("capacity", metrics::gauge!("allot_scheduler_capacity")),
+            ("used", metrics::gauge!("allot_scheduler_used")),
+            ("licences", metrics::gauge!("allot_scheduler_licences")),
+            ("licences_used", metrics::gauge!("allot_scheduler_licences_used")),
+        ];
+        Self(conferences.into_iter().chain(units).chain(room).collect())
     }
 }
 
@@ -44,9 +51,9 @@ impl Totals {
     /// Reads the totals of a realm, and sets the metrics that show them.
     pub(super) async fn read(store: &RealmStore, metrics: &TotalsMetrics) -> Result<Self, Error> {
         let stat = store.stat().await?;
-        for (state, gauge) in &metrics.0 {
-            if let Ok(count) = stat.get::<f64>(state) {
-                gauge.set(count);
+        for (field, gauge) in &metrics.0 {
+            if let Ok(total) = stat.get::<f64>(field) {
+                gauge.set(total);
             }
         }
         Self::of(&stat)

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::{PendingReport, Unit};
-use allot_client::{Error, RealmStore, Session};
+use allot_client::{Error, RealmStore, Session, UnitStatus};
 
 impl Unit<'_> {
     pub(super) async fn send_heartbeat(
@@ -23,7 +23,11 @@ impl Unit<'_> {
                 self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
                 return Ok(());
             }
-            result => self.note_conflict(result?.conflict),
+            result => {
+                let status = result?;
+                self.show_room(&status);
+                self.note_conflict(status.conflict);
+            }
         }
         self.note_renewal(sent);
         if self.ends.has_unconfirmed() {
@@ -35,6 +39,14 @@ impl Unit<'_> {
         }
         metrics::gauge!("allot_unit_conferences").set(self.conferences.len() as f64);
         Ok(())
+    }
+
+    /// Shows in the metrics how the realm counts the room and the failures of the unit.
+    fn show_room(&self, status: &UnitStatus) {
+        metrics::gauge!("allot_unit_capacity").set(f64::from(self.config.capacity));
+        metrics::gauge!("allot_unit_used").set(status.used as f64);
+        metrics::gauge!("allot_unit_creation_failures").set(status.failures as f64);
+        metrics::gauge!("allot_unit_backoff").set(f64::from(u8::from(status.backoff_until.is_some())));
     }
 
     /// Says that a unit on another machine has the same host by its settings. It is refused while this unit runs.
