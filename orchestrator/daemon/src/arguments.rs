@@ -37,3 +37,28 @@ pub enum Command {
         given: Box<Given>,
     },
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switch_needs_no_value_and_takes_one_behind_an_equals_sign() {
+        let read = |flags: &[&str]| {
+            let words = [&["allotd", "check-config"], flags, &["allot.toml"]].concat();
+            match Arguments::try_parse_from(words).unwrap().command {
+                Command::CheckConfig { given, file } => {
+                    assert_eq!(file, PathBuf::from("allot.toml"));
+                    (given.media_unit.drain, given.media_unit.self_stop)
+                }
+                Command::Run(_) => panic!("another command"),
+            }
+        };
+        assert_eq!(read(&[]), (None, None));
+        assert_eq!(read(&["--media-unit-drain"]), (Some(true), None));
+        assert_eq!(read(&["--media-unit-drain", "--media-unit-self-stop=false"]), (Some(true), Some(false)));
+        assert_eq!(read(&["--media-unit-drain=false", "--media-unit-zone", "z"]), (Some(false), None));
+        assert!(Arguments::try_parse_from(["allotd", "run", "--media-unit-drain", "true"]).is_err());
+        assert!(Arguments::try_parse_from(["allotd", "run", "--media-unit-drain=maybe"]).is_err());
+    }
+}

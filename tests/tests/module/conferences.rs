@@ -432,7 +432,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         let rest = realm.ok(&format!("CONF.LIST STATE open CURSOR {cursor}"));
         assert_eq!((rest.array()[0].int(), rest.array()[1].array().len()), (0, 1));
         let unit = "cmu zone capacity used state draining reported lease lease_ends joined conferences load \
-                    failures backoff_until tags";
+                    failures backoff_until machine conflict tags";
         assert_eq!(names(&realm.ok("CMU.LIST").array()[0]), unit);
         assert_eq!(names(&realm.ok(&format!("CMU.BEAT {cmu} LOAD 5"))), unit);
         assert_eq!(names(&realm.ok("CONF.HISTORY 7").array()[0]), "epoch copy_epoch cmu from opened to how");

@@ -26,6 +26,9 @@ pub trait Setting: Sized {
     /// The type of the setting in the resolved settings.
     type Value;
 
+    /// Whether a flag without a value means `true`.
+    const IS_SWITCH: bool = false;
+
     /// Reads a setting as it is written in a flag.
     fn read(text: &str) -> Result<Self, String>;
 
@@ -39,9 +42,11 @@ pub trait Setting: Sized {
 }
 
 macro_rules! plain {
-    ($($type:ty, $toml:literal;)*) => { $(
+    ($($type:ty, $toml:literal $(, switch $is_switch:literal)?;)*) => { $(
         impl Setting for $type {
             type Value = Self;
+
+            $(const IS_SWITCH: bool = $is_switch;)?
 
             fn read(text: &str) -> Result<Self, String> {
                 text.parse().map_err(|error| format!("'{text}': {error}"))
@@ -63,7 +68,7 @@ plain! {
     PathBuf, "\"{}\"";
     SocketAddr, "\"{}\"";
     u32, "{}";
-    bool, "{}";
+    bool, "{}", switch true;
 }
 
 impl Setting for Span {
@@ -125,6 +130,16 @@ impl<T> Setting for Vec<T> {
     fn value(self) -> Self {
         self
     }
+}
+
+/// How many values a flag has. A switch may have one, behind `=`.
+pub fn values_of<T: Setting>() -> RangeInclusive<usize> {
+    if T::IS_SWITCH { 0..=1 } else { 1..=1 }
+}
+
+/// The value of a flag that is given without one.
+pub fn bare_value<T: Setting>() -> Option<&'static str> {
+    T::IS_SWITCH.then_some("true")
 }
 
 /// The default of a setting, which is written as in a flag.
@@ -193,7 +208,10 @@ macro_rules! section {
         #[group(skip)]
         pub struct $name {
             $( $(#[doc = $doc])+
-            #[arg(id = $flag, long = $flag, env = $env, hide_env_values = true, $($($arg)*)?)]
+            #[arg(id = $flag, long = $flag, env = $env, hide_env_values = true)]
+            #[arg(num_args = $crate::settings::values_of::<$type>())]
+            #[arg(require_equals = <$type as $crate::settings::Setting>::IS_SWITCH)]
+            #[arg(default_missing_value = $crate::settings::bare_value::<$type>(), $($($arg)*)?)]
             #[arg(help = $crate::section!(@help $kind, $crate::settings::joined(&[$($doc),+]), $value
                 $(, $least, $most)?))]
             pub $field: Option<$type>, )*

@@ -183,8 +183,7 @@ fn people_end_conferences_of_a_unit_that_drains() {
     let server = RedisServer::start();
     let media = media_program(&server);
     let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
-    let drain =
-        ["--media-unit-program", &media, "--media-unit-drain", "true", "--media-unit-drain-limit", "1h"];
+    let drain = ["--media-unit-program", &media, "--media-unit-drain", "--media-unit-drain-limit", "1h"];
     let unit = alone(&server, "unit", "media-unit", &drain);
     let mut client = Realm::of(&server);
     client.begin("1", "");

@@ -66,12 +66,8 @@ fn missing_settings_of_a_role_are_found_before_it_starts() {
 fn a_second_signal_ends_it_at_once() {
     let server = RedisServer::start();
     // It would drain for an hour: there is no other unit.
-    let unit = alone(
-        &server,
-        "unit",
-        "media-unit",
-        &["--media-unit-drain", "true", "--media-unit-drain-limit", "1h"],
-    );
+    let unit =
+        alone(&server, "unit", "media-unit", &["--media-unit-drain", "--media-unit-drain-limit", "1h"]);
     let mut client = Realm::of(&server);
     client.begin("1", "");
     eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
@@ -467,7 +463,7 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
 fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
     let server = RedisServer::start();
     let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
-    let leaving = alone(&server, "leaving", "media-unit", &["--media-unit-drain", "true"]);
+    let leaving = alone(&server, "leaving", "media-unit", &["--media-unit-drain"]);
     let mut client = Realm::of(&server);
     for number in 0..20 {
         client.begin(&format!("49{number}"), "");

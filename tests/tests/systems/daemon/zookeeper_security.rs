@@ -96,7 +96,7 @@ fn settings_of_tls_that_cannot_work_are_refused_at_once() {
     assert!(err.contains("zookeeper: cert-file is given without ca-file"), "{err}");
     let err = refused("tcp+tls://localhost:2281", &[]);
     assert!(err.contains("zookeeper.servers") && err.contains("zookeeper.ca-file"), "{err}");
-    let err = refused("localhost", &["--zookeeper-sasl", "true"]);
+    let err = refused("localhost", &["--zookeeper-sasl"]);
     assert!(err.contains("without zookeeper.user"), "{err}");
 }
 
@@ -109,7 +109,7 @@ fn scheduler_leads_with_sasl_where_the_server_requires_it() {
     fs::write(&jaas, format!("Server {{ {login} required user_allot=\"a-secret\"; }};\n")).unwrap();
     let zookeeper = start_with_sasl(&jaas);
     let (address, user) = (zookeeper.address(), ["--zookeeper-user", "allot"]);
-    let sasl = [&user[..], &["--zookeeper-sasl", "true"]].concat();
+    let sasl = [&user[..], &["--zookeeper-sasl"]].concat();
     let process = scheduler(&server, &address, &sasl, Some("a-secret"));
     leads(&process);
     assert!(!process.log().contains("a-secret"));
