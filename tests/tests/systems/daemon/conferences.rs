@@ -87,6 +87,63 @@ fn conference_goes_where_its_wishes_say_and_elsewhere_when_they_change() {
 }
 
 #[test]
+fn rebalance_moves_so_many_at_a_time_until_the_shares_are_even() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    for e164 in 1..=8 {
+        realm.open(&e164.to_string());
+    }
+    realm.join("b:1:1");
+    let planned = people(&server, "unit rebalance --dry-run --max-moves 3 --format json").ok();
+    let rows: Value = serde_json::from_str(&planned.out).unwrap();
+    let rows: Vec<_> = rows.as_array().unwrap().iter().map(|row| (&row["from"], &row["to"])).collect();
+    assert_eq!(rows, [(&Value::from("a:1:1"), &Value::from("b:1:1")); 3], "{}", planned.out);
+    assert_eq!(
+        (realm.stat("used"), realm.entries("evt").iter().any(|line| line.starts_with("mov"))),
+        (8, false)
+    );
+    // Two at a time: the next ones begin when both are done.
+    let moved = thread::scope(|scope| {
+        let command = scope.spawn(|| people(&server, "unit rebalance --at-once 2 --format jsonl"));
+        for done in [2, 4] {
+            eventually("two moves to begin", TIMEOUT, || realm.stat("used") == 10);
+            for number in 1..=8 {
+                let record = realm.ok(&format!("CONF.INFO {number}"));
+                if !record.field("moving_to").is_null() {
+                    let epoch = record.field("moving_epoch").int();
+                    assert_eq!(realm.stat("used"), if number_of_moved(&mut realm) % 2 == 0 { 10 } else { 9 });
+                    realm.ok(&format!("CONF.ACK {number} b:1:1 {epoch}"));
+                }
+            }
+            assert_eq!(number_of_moved(&mut realm), done);
+        }
+        command.join().unwrap().ok().out
+    });
+    assert_eq!(lines(&moved).len(), 4, "{moved}");
+    let none = people(&server, "unit rebalance").ended(1);
+    assert!(none.err.contains("the used share of the units is even"), "{}", none.err);
+    // At most as many as are allowed.
+    realm.join("c:1:1");
+    thread::scope(|scope| {
+        let command = scope.spawn(|| people(&server, "unit rebalance --max-moves 1"));
+        eventually("a move to begin", TIMEOUT, || realm.stat("used") == 9);
+        let target = realm.ok("CONF.LIST").array()[1].array().iter().find_map(|one| {
+            let moves = !one.field("moving_to").is_null();
+            moves.then(|| (one.field("e164").text(), one.field("moving_epoch").int()))
+        });
+        let (e164, epoch) = target.unwrap();
+        realm.ok(&format!("CONF.ACK {e164} c:1:1 {epoch}"));
+        command.join().unwrap().ok();
+    });
+    assert_eq!((realm.stat("used"), number_of_moved(&mut realm)), (8, 5));
+}
+
+/// How many moves are done.
+fn number_of_moved(realm: &mut Realm) -> usize {
+    realm.entries("evt").iter().filter(|line| line.starts_with("moved ")).count()
+}
+
+#[test]
 fn settings_of_a_realm_are_printed_and_changed() {
     let server = RedisServer::start();
     let realm = |line: &str| {
