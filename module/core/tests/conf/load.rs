@@ -53,6 +53,8 @@ fn unit_with_full_load_gets_nothing_new() {
     rig.open("1");
     // A number above 100 counts as 100. The conference stays, and others neither move nor recover to the unit.
     rig.beat_with("a:1:1", 250);
+    let shown = rig.realm.unit_called(b"a:1:1").unwrap().load.unwrap();
+    assert_eq!((shown.value.0, shown.percent()), (250, 100), "it is shown as it was reported");
     rig.join("b:1:1", 10);
     rig.open("2");
     let to_a = SchedulerRequest::Move { e164: b"2", to: Some(b"a:1:1") };

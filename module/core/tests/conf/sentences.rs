@@ -6,7 +6,7 @@ use allot_core::conf::conference::State;
 use allot_core::conf::request::{
     Changes, Claim, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest,
 };
-use allot_core::conf::unit::{MAX_UNITS, Name};
+use allot_core::conf::unit::{MAX_UNITS, Name, UnitState};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -478,4 +478,48 @@ fn realm_has_a_limited_number_of_units() {
     assert!(rig.realm.unit_called(b"h9:1:1").is_none());
     assert_ne!(rig.code(&join(b"more:1:1")), "LIMIT");
     assert_eq!(rig.code(&join(b"h9:1:2")), "LIMIT", "the host is known, but it has no unit to replace");
+}
+
+#[test]
+fn conference_without_room_has_a_time_of_its_next_try_that_has_passed() {
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.down(A);
+    rig.pass(MINUTE);
+    let plan = rig.realm.plan_pending(rig.now);
+    assert_eq!(plan.iter().map(|(_, why)| *why).collect::<Vec<_>>(), ["no room"]);
+    assert!(rig.realm.next_try(rig.one("1")).is_some_and(|next| next < rig.now));
+    rig.join(B, 10);
+    assert_eq!(rig.realm.plan_pending(rig.now)[0].1, "due");
+}
+
+#[test]
+fn restart_of_schedulers_gives_a_creation_more_time_and_the_target_of_a_move_none() {
+    let mut rig = Rig::new(&[A, B]);
+    rig.open("1");
+    rig.move_to("1", B);
+    let epoch = rig.create("2");
+    let timeout = rig.realm.settings().create_timeout;
+    rig.pass(timeout - 1);
+    rig.restart(&[A, B]);
+    rig.pass(1);
+    assert!(rig.one("1").moving.is_none(), "the move has failed");
+    assert_eq!((rig.state("2"), rig.epoch("2")), (State::Creating, epoch));
+    rig.check();
+}
+
+#[test]
+fn totals_count_units_that_drain_as_up_and_records_count_conferences_that_they_have() {
+    let mut rig = Rig::new(&[A, B]);
+    rig.open("1");
+    let of = DrainOf::Unit(A.as_bytes());
+    let drain = SchedulerRequest::Drain { of, on: true, moves: false };
+    rig.ask(&Request::Scheduler { term: None, request: drain }).unwrap();
+    let totals = rig.realm.totals();
+    assert_eq!((totals.units[UnitState::Up as usize], totals.draining), (2, 1));
+    // A conference that moves takes room on its target, and is not one of its conferences yet.
+    rig.move_to("1", B);
+    let unit = rig.realm.unit_called(B.as_bytes()).unwrap();
+    assert_eq!((unit.used, unit.owned.len()), (1, 0));
+    rig.check();
 }

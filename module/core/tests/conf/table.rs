@@ -3,8 +3,10 @@
 //! afterwards, and after a colon what its unit `a:1:1` (or whoever spoke) was told.
 
 use super::rig::{MINUTE, Rig, wish};
+use allot_core::conf::Reply;
 use allot_core::conf::request::{ClientRequest, Request, UnitRequest};
 use allot_core::conf::state::{Policy, Settings};
+use allot_core::shared::Bytes;
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -260,7 +262,9 @@ fn report_has_the_conference_at_an_older_epoch() {
             rig.restart(&[A, B]);
         }
         rig.told.clear();
-        rig.report(A, old, &[("7", old)]);
+        let reply = rig.report(A, old, &[("7", old)]);
+        let Reply::Reported(reported) = reply else { panic!("{reply:?}") };
+        assert_eq!(reported.adopted, [(Bytes::from_slice(b"7"), old, epoch)], "the reply lists it as well");
         assert_eq!((rig.word("7"), rig.epoch("7")), (state, epoch));
         assert_eq!(rig.commands(A), [format!("EPOCH 7 {A} {epoch} {old}")]);
     }
