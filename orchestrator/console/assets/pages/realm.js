@@ -93,6 +93,7 @@ function Unit({ unit, conferences, now, picked, loss }) {
     <div class="hint">${unit.state === "down" ? "declared down" : rest > 0
       ? `lease ends in ${(rest / 1000).toFixed(1)} s` : "its lease has expired"}</div>
     ${unit.state === "down" ? null : html`<${Cover} loss=${loss} />`}
+    <${Faults} unit=${unit} now=${now} />
     <div class="calls">${conferences.slice(0, DRAWN).map((conference) => html`<${Call} key=${conference.e164}
       conference=${conference} />`)}
       ${conferences.length > DRAWN ? html`<span class="hint">+${number(conferences.length - DRAWN)}</span>` : null}
@@ -106,6 +107,17 @@ function Cover({ loss }) {
   const words = `${number(loss.no_room)} of ${number(loss.conferences)} find no room if it dies`;
   return html`<div class="cover">${loss.no_room ? html`<${Badge} tone="warn">${words}</${Badge}>`
     : html`<span class="hint">${words}</span>`}</div>`;
+}
+
+/** Creations that fail on a unit, and another unit that wants its host. */
+function Faults({ unit, now }) {
+  const pause = unit.backoff_until > now ? `, nothing new for ${number(Math.ceil((unit.backoff_until - now) / 1000))} s`
+    : "";
+  const faults = [
+    unit.failures ? `${number(unit.failures)} creations failed in a row${pause}` : "",
+    unit.conflict ? `machine ${text(unit.conflict)} has a unit of this host, which is refused` : "",
+  ].filter((fault) => fault);
+  return html`${faults.map((fault) => html`<div class="cover"><${Badge} tone="warn">${fault}</${Badge}></div>`)}`;
 }
 
 /** A unit with the plan for its death. */
