@@ -1,6 +1,7 @@
 //! The ramp of new units: what share of the new conferences they get, and that they refuse none.
 
 use super::rig::Rig;
+use allot_core::conf::decide_due;
 use allot_core::conf::request::{Changes, ClientRequest, Request, UnitRequest};
 use allot_core::conf::state::Settings;
 
@@ -100,4 +101,20 @@ fn ramp_that_is_switched_off_ends_at_once() {
     create(&mut rig, 50..60);
     assert_eq!(used(&rig, B), 10);
     rig.check();
+}
+
+#[test]
+fn all_tenths_whose_time_has_passed_count_in_one_step() {
+    // A ramp of less than ten milliseconds has passed when the unit joins; another after a pause of the server.
+    for (ramp, pause, left) in [(5, 0, 0), (1000, 450, 5), (1000, 5000, 0)] {
+        let mut rig = Rig::with(Settings { ramp, ..Settings::default() }, &[]);
+        join(&mut rig, "a:1:1", 10);
+        rig.now += pause;
+        for event in decide_due(&rig.realm, rig.now, 10) {
+            rig.apply(&event);
+        }
+        assert!(decide_due(&rig.realm, rig.now, 10).is_empty());
+        assert_eq!(rig.realm.unit_called(b"a:1:1").unwrap().held_back, left, "{ramp} {pause}");
+        rig.check();
+    }
 }

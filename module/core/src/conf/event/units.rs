@@ -52,7 +52,7 @@ events! {
         Failed = 9, notice c"allot.cmu.failed", count (Counter::UnitFailed, 1);
         /// The back-off of the unit is over: the unit gets one conference as a trial.
         BackoffEnded = 10, notice c"allot.cmu.trial";
-        /// A further tenth of the capacity of a new unit counts.
+        /// Further tenths of the capacity of a new unit count: all whose time has passed.
         Ramped = 11, notice c"allot.cmu.ramped";
         /// Another unit of the host wanted to join from another machine, and was refused.
         Conflict {
@@ -73,7 +73,9 @@ impl Unit {
             }
             UnitEvent::LoadExpired => ensure(self.load.is_some(), "the load of a unit expires that has none"),
             UnitEvent::Lapsed { to: UnitState::Suspect } => is(&[UnitState::Up]),
-            UnitEvent::Lapsed { to: UnitState::Unreachable } => is(&[UnitState::Up, UnitState::Suspect]),
+            UnitEvent::Lapsed { to: UnitState::Unreachable } | UnitEvent::Conflict { .. } => {
+                is(&[UnitState::Up, UnitState::Suspect])
+            }
             UnitEvent::Lapsed { to: UnitState::Up | UnitState::Down } => {
                 Err(Damaged("a lease lapses to another state than suspect or unreachable"))
             }
@@ -83,7 +85,6 @@ impl Unit {
                 ensure(self.is_idle(), "a unit that has conferences is forgotten")
             }
             UnitEvent::Disowned { .. } => Ok(()),
-            UnitEvent::Conflict { .. } => is(&[UnitState::Up, UnitState::Suspect]),
             UnitEvent::ConflictOver => {
                 ensure(self.conflict.is_some(), "a conflict ends of a unit that has none")
             }
@@ -171,7 +172,14 @@ impl Realm {
                 self.publish_unit("trial", cmu, word);
             }
             UnitEvent::Ramped => {
-                self.change_unit(number, |unit| unit.held_back = unit.held_back.saturating_sub(1));
+                let settings = self.settings;
+                // All tenths whose time has passed: several at once in a short ramp, or after a pause of the server.
+                self.change_unit(number, |unit| {
+                    unit.held_back = unit.held_back.saturating_sub(1);
+                    while unit.ramp_due(&settings).is_some_and(|due| due <= at) {
+                        unit.held_back = unit.held_back.saturating_sub(1);
+                    }
+                });
             }
             UnitEvent::Conflict { machine } => {
                 let is_known =
