@@ -5,8 +5,7 @@ use std::time::Duration;
 use allot_client::{
     CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, JoinRequest,
     ListFilter, Listed, NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatChoice, SeatStore,
-    Servers,
-    WaitRequest,
+    Servers, WaitRequest,
 };
 use allot_tests::pools::pool_info;
 use allot_tests::wait::TIMEOUT;
