@@ -13,6 +13,13 @@ impl FromStr for Words {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // Taken as one word, it would be the name of a program that does not exist.
+        if text.trim_start().starts_with('[') {
+            return Err(format!(
+                "'{text}' is a list as in the file; a flag or variable has the program and its arguments with spaces \
+                 between them"
+            ));
+        }
         let mut words: Vec<String> = Vec::new();
         let (mut quote, mut is_open) = (None, false);
         for letter in text.chars() {
@@ -51,5 +58,11 @@ mod tests {
         );
         assert_eq!(words(" ").unwrap(), Vec::<String>::new());
         assert!(words("'/opt/my tools/run").unwrap_err().contains("not closed"));
+    }
+
+    #[test]
+    fn list_in_the_form_of_the_file_is_refused() {
+        let error = r#"["/usr/bin/run", "--all"]"#.parse::<Words>().unwrap_err();
+        assert!(error.contains("spaces between them"), "{error}");
     }
 }
