@@ -54,14 +54,15 @@ impl Unit<'_> {
         if conflict == self.conflict {
             return;
         }
-        match &conflict {
-            Some(machine) => warn!(
+        if let Some(machine) = &conflict {
+            warn!(
                 unit = self.cmu,
                 machine,
                 "a unit on another machine has the host of this one and was refused; give one of them another \
                  media-unit.host"
-            ),
-            None => info!(unit = self.cmu, "no unit on another machine wants the host of this one any more"),
+            );
+        } else {
+            info!(unit = self.cmu, "no unit on another machine wants the host of this one any more");
         }
         self.conflict = conflict;
     }
