@@ -6,7 +6,8 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
 use rustix::fs::{FlockOperation, flock};
@@ -40,9 +41,19 @@ impl Folder {
 /// The newest records of a kind, from old to new.
 pub(crate) struct Journal<T> {
     most: usize,
-    records: Mutex<VecDeque<T>>,
-    /// The way to the thread that writes the file: storage may not answer, and nobody waits for it.
-    writer: Option<SyncSender<String>>,
+    contents: Mutex<Contents<T>>,
+}
+
+struct Contents<T> {
+    records: VecDeque<T>,
+    /// The thread that writes the file: storage may not answer, and no request waits for it. `None` without a file, and
+    /// after the end.
+    writer: Option<Writer>,
+}
+
+struct Writer {
+    lines: SyncSender<String>,
+    thread: JoinHandle<()>,
 }
 
 impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
@@ -52,7 +63,8 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
     /// The file cannot be read or written.
     pub(crate) fn open(folder: Option<&Folder>, name: &'static str, most: usize) -> Result<Self> {
         let Some(folder) = folder else {
-            return Ok(Self { most, records: Mutex::default(), writer: None });
+            let contents = Contents { records: VecDeque::new(), writer: None };
+            return Ok(Self { most, contents: Mutex::new(contents) });
         };
         let path = folder.path.join(name);
         let wrong = || format!("console.data-dir: {} cannot be read and written", path.display());
@@ -66,21 +78,26 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
         let (sender, receiver) = sync_channel(WAITING);
         let count = lines.len();
         let write = move || write(&path, file, &receiver, count, most);
-        std::thread::Builder::new().name(format!("console-{name}")).spawn(write)?;
-        Ok(Self { most, records: Mutex::new(records), writer: Some(sender) })
+        let thread = std::thread::Builder::new().name(format!("console-{name}")).spawn(write)?;
+        let contents = Contents { records, writer: Some(Writer { lines: sender, thread }) };
+        Ok(Self { most, contents: Mutex::new(contents) })
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents<T>> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a record. The oldest one goes if there are too many.
     pub(crate) fn add(&self, record: T) {
         let line = serde_json::to_string(&record).ok();
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() >= self.most {
-            records.pop_front();
+        let mut contents = self.contents();
+        if contents.records.len() >= self.most {
+            contents.records.pop_front();
         }
-        records.push_back(record);
+        contents.records.push_back(record);
         // Within the lock, so that the lines have the order of the records.
-        if let (Some(writer), Some(line)) = (&self.writer, line)
-            && writer.try_send(line).is_err()
+        if let (Some(writer), Some(line)) = (&contents.writer, line)
+            && writer.lines.try_send(line).is_err()
         {
             warn!("storage does not answer: a record of the console is in memory only");
         }
@@ -88,16 +105,22 @@ impl<T: Serialize + DeserializeOwned + Clone> Journal<T> {
 
     /// All records, from old to new.
     pub(crate) fn records(&self) -> Vec<T> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.contents().records.iter().cloned().collect()
     }
 
     /// The newest record.
     pub(crate) fn newest(&self) -> Option<T> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).back().cloned()
+        self.contents().records.back().cloned()
+    }
+
+    /// Ends the file. Gives the thread that still writes the lines that wait; `None` if there is none. Further records
+    /// are in memory only.
+    pub(crate) fn end(&self) -> Option<JoinHandle<()>> {
+        Some(self.contents().writer.take()?.thread)
     }
 }
 
-/// Writes lines as they come, until the journal is dropped. The file has at most twice as many lines as the journal.
+/// Writes lines as they come, until the journal ends. The file has at most twice as many lines as the journal.
 fn write(path: &Path, mut file: File, lines: &Receiver<String>, mut count: usize, most: usize) {
     let mut write = |line: String| {
         if count >= 2 * most {
@@ -189,6 +212,22 @@ mod tests {
         journal.add(26);
         assert_eq!(lines_of(&path, 11), 11);
         assert_eq!(open().newest(), Some(26));
+    }
+
+    #[test]
+    fn all_lines_are_in_the_file_when_the_journal_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::take(dir.path()).unwrap();
+        let journal = Journal::<u32>::open(Some(&folder), "numbers", 1000).unwrap();
+        for number in 0..WAITING as u32 {
+            journal.add(number);
+        }
+        journal.end().unwrap().join().unwrap();
+        let text = fs::read_to_string(dir.path().join("numbers")).unwrap();
+        assert_eq!(text.lines().count(), WAITING);
+        assert!(journal.end().is_none());
+        journal.add(7);
+        assert_eq!(journal.newest(), Some(7));
     }
 
     #[test]

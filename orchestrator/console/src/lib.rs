@@ -61,9 +61,11 @@ pub async fn run(
     let console = Console::new(settings, keys, tasks)?;
     process.health.ready(PART);
     tokio::select! {
-        () = listener.serve(Arc::clone(&console)) => Ok(()),
-        () = recorder::record(Arc::clone(&console)) => Ok(()),
-        () = alerts::watch(console) => Ok(()),
-        () = shutdown.requested() => Ok(()),
+        () = listener.serve(Arc::clone(&console)) => {},
+        () = recorder::record(Arc::clone(&console)) => {},
+        () = alerts::watch(Arc::clone(&console)) => {},
+        () = shutdown.requested() => {},
     }
+    console.end().await;
+    Ok(())
 }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allot_compaction::TaskClient;
+use allot_runtime::blocking;
 use anyhow::Result;
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tracing::warn;
 
-use crate::actions::{ACTIONS, ActionRecord};
+use crate::actions::Actions;
 use crate::channel::Feeds;
 use crate::history::{SAMPLES, Sample};
 use crate::journal::{Folder, Journal};
@@ -27,7 +30,11 @@ const ANSWERS_SHARED: Duration = Duration::from_secs(5);
 const HOLDS_SHARED: Duration = Duration::from_secs(2);
 /// Requests that are carried out at once; further ones wait. A request takes its place when all of it has been read, so
 /// a client that sends slowly keeps nobody waiting.
-const REQUESTS: usize = 256;
+const REQUESTS: u32 = 256;
+/// Time that requests have to end when the process ends.
+const REQUESTS_END: Duration = Duration::from_secs(5);
+/// Time that storage has to take the last records.
+const RECORDS_END: Duration = Duration::from_secs(3);
 /// Event streams of one client address at once.
 const STREAMS: usize = 256;
 
@@ -57,7 +64,7 @@ pub(crate) struct Console {
     pub(crate) history: Journal<Sample>,
     pub(crate) alerts: Alerts,
     /// What operators did.
-    pub(crate) actions: Journal<ActionRecord>,
+    pub(crate) actions: Actions,
     /// Held, so that no other console uses it.
     _folder: Option<Folder>,
     pub(crate) streams: Places,
@@ -86,10 +93,10 @@ impl Console {
             imports: Imports::default(),
             history: Journal::open(folder.as_ref(), "history", SAMPLES)?,
             alerts: Alerts::default(),
-            actions: Journal::open(folder.as_ref(), "actions", ACTIONS)?,
+            actions: Actions::open(folder.as_ref())?,
             _folder: folder,
             streams: Places::new(STREAMS),
-            requests: Semaphore::new(REQUESTS),
+            requests: Semaphore::new(REQUESTS as usize),
         }))
     }
 
@@ -98,5 +105,18 @@ impl Console {
         // Nobody closes the semaphore.
         let _place = self.requests.acquire().await;
         request.await
+    }
+
+    /// Lets the requests end that are carried out, and begins no other; then writes the records that are in memory only.
+    pub(crate) async fn end(&self) {
+        let places = timeout(REQUESTS_END, self.requests.acquire_many(REQUESTS)).await;
+        if places.is_err() {
+            warn!("requests have not ended in {} s; whether they act is unknown", REQUESTS_END.as_secs());
+        }
+        let threads = [self.actions.end(), self.history.end()];
+        let write = blocking::run(|| threads.into_iter().flatten().for_each(|thread| drop(thread.join())));
+        if timeout(RECORDS_END, write).await.is_err() {
+            warn!("storage does not answer: the last records of the console are lost");
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! Who did what: operators have names, by tokens or by a proxy, and their actions are kept.
 
 use std::fs;
+use std::thread;
 
-use allot_tests::RedisServer;
 use allot_tests::consoles::{ACTION, Console};
 use allot_tests::http::{Answer, request};
 use allot_tests::shows::{create, sample_venue};
+use allot_tests::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::SOON;
@@ -99,4 +100,43 @@ fn proxy_names_the_users_and_the_console_says_who_may_act() {
     let whos: Vec<(&Value, &Value)> =
         actions.as_array().unwrap().iter().map(|one| (&one["user"], &one["action"])).collect();
     assert_eq!(whos, [(&json!("ann"), &json!("SEAT.BLOCK"))]);
+}
+
+#[test]
+fn action_that_runs_at_the_end_of_the_console_is_kept() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(1, 4));
+    for (answers, outcome) in [(true, "done"), (false, "unknown")] {
+        let dir = tempfile::tempdir().unwrap();
+        let console = Console::start(&server, &["--console-data-dir", dir.path().to_str().unwrap()]);
+        let log_has = |text: &str| eventually(text, SOON, || console.process.log().contains(text));
+        // Redis answers no write.
+        server.command("CLIENT PAUSE 600000 WRITE");
+        thread::scope(|scope| {
+            let (port, body) = (
+                console.port,
+                json!({"command": "SEAT.BLOCK", "key": "show:1",
+                "arguments": [1, if answers { "a-1-1" } else { "a-1-2" }]}),
+            );
+            let headers = [ACTION, ("Content-Type", "application/json")];
+            // Nobody reads the answer if the console has gone.
+            scope.spawn(move || {
+                std::panic::catch_unwind(|| {
+                    request(port, "POST /api/v1/command", &headers, &body.to_string())
+                })
+            });
+            log_has("operator's action begins");
+            let ended = scope.spawn(|| console.process.terminate());
+            log_has("handing over");
+            if answers {
+                server.command("CLIENT UNPAUSE");
+            }
+            ended.join().unwrap();
+        });
+        server.command("CLIENT UNPAUSE");
+        let kept = fs::read_to_string(dir.path().join("actions")).unwrap();
+        let kept: Vec<Value> = kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert_eq!((&kept[0]["action"], &kept[0]["outcome"]), (&json!("SEAT.BLOCK"), &json!(outcome)));
+    }
 }

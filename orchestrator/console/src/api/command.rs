@@ -14,7 +14,6 @@ use tracing::warn;
 use utoipa::ToSchema;
 
 use super::declaration::{Done, Nothing};
-use crate::actions::recorded;
 use crate::problem::Problem;
 use crate::security::{Access, Caller, refusal};
 use crate::state::Console;
@@ -128,7 +127,7 @@ pub(super) async fn run(
         return Ok(Done::new(console.serve(sent).await?));
     }
     let target = [&[key.clone()][..], &words].concat().join(" ");
-    let acted = recorded(&console.actions, &caller, allowed.name, &target, sent);
+    let acted = console.actions.recorded(&caller, allowed.name, &target, sent);
     let acted = Box::pin(console.serve(acted));
     Ok(Done::new(acted.await?))
 }

@@ -17,7 +17,6 @@ use utoipa::openapi::{
 };
 use utoipa::{IntoParams, PartialSchema as _, ToSchema};
 
-use crate::actions::recorded;
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::security::Caller;
 use crate::state::Console;
@@ -174,7 +173,7 @@ impl Api {
             let Json(body) = body?;
             let target = body.target();
             let acted = act(Arc::clone(&console), body);
-            let acted = recorded(&console.actions, &caller, path, &target, acted);
+            let acted = console.actions.recorded(&caller, path, &target, acted);
             Ok::<_, Problem>(Done::new(console.serve(acted).await?))
         };
         let endpoint = Endpoint::new(summary).takes::<B>().answers::<Done>();

@@ -122,9 +122,7 @@ pub(crate) async fn unknown() -> Problem {
 }
 
 async fn actions(console: Arc<Console>, _: Nothing) -> Result<Vec<ActionRecord>, Problem> {
-    let mut actions = console.actions.records();
-    actions.reverse();
-    Ok(actions)
+    Ok(console.actions.newest_first())
 }
 
 async fn history(console: Arc<Console>, _: Nothing) -> Result<Minutes, Problem> {
