@@ -23,10 +23,17 @@ impl Console {
     /// Starts a console on this server, with these further settings, and waits until it serves requests.
     #[track_caller]
     pub fn start(server: &RedisServer, more: &[&str]) -> Self {
+        Self::start_with(server, more, &[])
+    }
+
+    /// As [`start`](Self::start), with these variables in its environment.
+    #[track_caller]
+    pub fn start_with(server: &RedisServer, more: &[&str], variables: &[(&str, &str)]) -> Self {
         let url = server.url();
         let arguments =
             ["--name", "console", "--realm", REALM, "--redis-url", &url, "--console-listen", "127.0.0.1:0"];
         let process = Process::console(&[&arguments[..], more].concat());
+        let process = variables.iter().fold(process, |process, (name, value)| process.with(name, value));
         process.start();
         let mut port = None;
         eventually("the console to listen", TIMEOUT, || {

@@ -25,22 +25,33 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// What is known of a rule.
 #[derive(Default)]
 struct State {
-    /// When it began to be met: by a clock that never goes back, and in milliseconds since 1970.
-    met: Option<(Instant, u64)>,
-    /// Whether it has been met for its time.
+    /// Whether there is an alert.
     fires: bool,
+    /// When it began to be otherwise, met without an alert or not met with one: by a clock that never goes back, and in
+    /// milliseconds since 1970.
+    turned: Option<(Instant, u64)>,
+    /// When the rule began to be met or not met, which the alert follows; in milliseconds since 1970.
+    since: u64,
     value: f64,
 }
 
 impl State {
-    /// Goes on with what was measured; nothing is concluded where nothing is known. Returns whether an alert begins or ends.
+    /// Goes on with what was measured; nothing is concluded where nothing is known. Returns whether an alert begins or
+    /// ends: both take the time of the rule, so that a value that swings around the limit tells nobody again and again.
     fn measure(&mut self, rule: &Rule, value: Option<f64>, now: u64) -> bool {
         let Some(value) = value else { return false };
         self.value = value;
         let is_met = if rule.above { value > rule.limit } else { value < rule.limit };
-        self.met = if is_met { self.met.or(Some((Instant::now(), now))) } else { None };
-        let fires = self.met.is_some_and(|(since, _)| since.elapsed() >= rule.time);
-        std::mem::replace(&mut self.fires, fires) != fires
+        if is_met == self.fires {
+            self.turned = None;
+            return false;
+        }
+        let (turned, at) = *self.turned.get_or_insert((Instant::now(), now));
+        if turned.elapsed() < rule.time {
+            return false;
+        }
+        (self.fires, self.since, self.turned) = (is_met, at, None);
+        true
     }
 }
 
@@ -63,7 +74,7 @@ pub(crate) async fn watch(console: Arc<Console>) {
         }
         let alerts = rules.iter().zip(&states).filter(|(_, state)| state.fires).map(|(rule, state)| Alert {
             rule: rule.text.clone(),
-            since: state.met.map_or(0, |(_, since)| since),
+            since: state.since,
             value: state.value,
         });
         *console.alerts.0.lock().unwrap_or_else(PoisonError::into_inner) = alerts.collect();
@@ -158,16 +169,33 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn rule_fires_when_it_has_been_met_for_its_time() {
+    async fn alert_begins_and_ends_when_the_rule_says_so_for_its_time() {
         let rule: Rule = "refusals > 5/s for 10s".parse().unwrap();
         let mut state = State::default();
         let mut told = Vec::new();
-        for value in [6.0, 6.0, 5.0, 6.0, 7.0, 7.0, 7.0, 1.0] {
+        for value in [6.0, 6.0, 5.0, 6.0, 7.0, 7.0, 7.0, 1.0, 6.0, 1.0, 1.0, 1.0, 6.0] {
             // What is not known neither begins nor ends anything.
             assert!(!state.measure(&rule, None, 0));
-            told.push(state.measure(&rule, Some(value), 0));
+            let second = told.len() as u64 * 5;
+            told.push(state.measure(&rule, Some(value), second));
             tokio::time::advance(Duration::from_secs(5)).await;
         }
-        assert_eq!(told, [false, false, false, false, false, true, false, true]);
+        let changes: Vec<usize> = (0..told.len()).filter(|at| told[*at]).collect();
+        // Met for 10 s after 25 s; then not met, met once more, and not met for 10 s after 55 s.
+        assert_eq!(changes, [5, 11]);
+        assert_eq!((state.fires, state.since), (false, 45));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn value_that_swings_around_the_limit_begins_one_alert() {
+        let rule: Rule = "busy {p} > 90%".parse().unwrap();
+        let mut state = State::default();
+        let mut changes = 0;
+        for round in 0..100 {
+            let value = if round < 6 || round % 3 == 0 { 91.0 } else { 89.0 };
+            changes += u32::from(state.measure(&rule, Some(value), 0));
+            tokio::time::advance(PAUSE).await;
+        }
+        assert_eq!((changes, state.fires), (1, true));
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use allot_runtime::settings::Span;
 
+/// The time of a rule that names none: some checks, so that one value alone tells nobody.
+const TIME: Duration = Duration::from_secs(10);
+
 /// A rule: `WHAT [KEY] > NUMBER [for TIME]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
@@ -13,7 +16,7 @@ pub struct Rule {
     /// Whether it is met above the limit, and not below.
     pub(crate) above: bool,
     pub(crate) limit: f64,
-    /// Time for which it must be met.
+    /// Time for which it must be met before an alert begins, and not be met before the alert ends.
     pub(crate) time: Duration,
 }
 
@@ -78,7 +81,7 @@ impl FromStr for Rule {
             .filter(|limit: &f64| limit.is_finite());
         let limit = limit.ok_or_else(|| wrong(&format!("the limit is no number with '{unit}'")))?;
         let time = match (words.next(), words.next(), words.next()) {
-            (None, ..) => Duration::ZERO,
+            (None, ..) => TIME,
             (Some("for"), Some(time), None) => time.parse::<Span>().map_err(|error| wrong(&error))?.0,
             _ => return Err(wrong("after the limit there can be a time, as 'for 30s'")),
         };
@@ -95,7 +98,8 @@ mod tests {
         let rule: Rule = "busy {sales}:pool > 90% for 2m".parse().unwrap();
         assert_eq!(rule.measure, Measure::Share(Share::Busy, "{sales}:pool".to_owned()));
         assert_eq!((rule.above, rule.limit, rule.time), (true, 90.0, Duration::from_secs(120)));
-        assert!(!"calls < 0.5/s".parse::<Rule>().unwrap().above);
+        let rule: Rule = "calls < 0.5/s".parse().unwrap();
+        assert_eq!((rule.above, rule.time), (false, TIME));
         assert_eq!("unrecovered > 0 for 30s".parse::<Rule>().unwrap().measure, Measure::Unrecovered);
         for (wrong, why) in [
             ("", "no measure"),
