@@ -159,6 +159,31 @@ impl Browser {
         self.call("POST", "execute/sync", &body)
     }
 
+    /// Drags with the mouse from one point of the page to another.
+    #[track_caller]
+    pub fn drag(&self, from: (f64, f64), to: (f64, f64)) {
+        let go = |(x, y): (f64, f64), ms| {
+            json!({"type": "pointerMove", "duration": ms, "origin": "viewport",
+                "x": x.round() as i64, "y": y.round() as i64})
+        };
+        let press = |kind: &str| json!({"type": kind, "button": 0});
+        let steps = [go(from, 0), press("pointerDown"), go(to, 100), press("pointerUp")];
+        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"},
+            "actions": steps});
+        self.call("POST", "actions", &json!({"actions": [mouse]}));
+    }
+
+    /// Taps a point of the page with a finger.
+    #[track_caller]
+    pub fn tap(&self, (x, y): (f64, f64)) {
+        let go = json!({"type": "pointerMove", "duration": 0, "origin": "viewport",
+            "x": x.round() as i64, "y": y.round() as i64});
+        let press = |kind: &str| json!({"type": kind, "button": 0});
+        let finger = json!({"type": "pointer", "id": "finger", "parameters": {"pointerType": "touch"},
+            "actions": [go, press("pointerDown"), press("pointerUp")]});
+        self.call("POST", "actions", &json!({"actions": [finger]}));
+    }
+
     /// Waits until an expression is true in the page.
     #[track_caller]
     pub fn wait_for(&self, what: &str, expression: &str, limit: Duration) {

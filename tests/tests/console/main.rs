@@ -14,6 +14,7 @@ mod import;
 mod lists;
 mod operators;
 mod pages;
+mod moves;
 mod security;
 mod tasks;
 mod truth;

@@ -254,6 +254,7 @@ fn redis_users_of_the_document_suffice() {
     for line in [
         "CONF.REALM {allot}:conf",
         "CMU.JOIN {allot}:conf u1 CAPACITY 5 LEASE 600000",
+        "CONF.CREATE {allot}:conf 4930",
         "NUMPOOL.ADD {sales}:pool 1001",
         "NUMPOOL.REG {sales}:pool 1001 SWITCH east",
         "NUMPOOL.CALL {sales}:pool TTL 600000 LEASE call-1",
@@ -309,6 +310,12 @@ fn redis_users_of_the_document_suffice() {
         "SEAT.BLOCK show:1 1 left-A-2",
         "SEAT.UNBLOCK show:1 1 left-A-2",
         "SEAT.WAIT show:1 bob 1 TTL 60000 OFFER 60000",
+        "SEAT.PICK show:1 eve TTL 60000 TOKEN t SEATS 1 right-A-1",
+        "SEAT.EXTEND show:1 t TTL 90000",
+        "SEAT.CONFIRM show:1 t",
+        "SEAT.MOVE show:1 1 right-A-1 right-A-2",
+        "SEAT.TRANSFER show:1 dan SEATS 1 right-A-2",
+        "CONF.EXTEND {allot}:conf 4930 END 99999999999999",
         "CMU.DRAIN {allot}:conf u1",
         "CMU.DRAIN {allot}:conf u1 OFF",
         "NUMPOOL.HANGUP {sales}:pool 1001 LEASE call-1",
@@ -318,6 +325,9 @@ fn redis_users_of_the_document_suffice() {
         "NUMPOOL.RESUME {sales}:pool 1001",
         "ACCOUNT.FREEZE {allot}:accounts p1",
         "ACCOUNT.REBALANCE {allot}:accounts",
+        "ACCOUNT.HISTORY {allot}:accounts p1",
+        "ACCOUNT.RAISE {allot}:accounts 1",
+        "ACCOUNT.MOVE {allot}:accounts billing 1 p2",
     ] {
         console.sent(&line.split(' ').collect::<Vec<_>>());
     }

@@ -1,7 +1,7 @@
 // Small parts of pages.
 import { createContext, html, useContext, useEffect, useRef, useState } from "./ui.js";
 import { command, send } from "./api.js";
-import { choose, useAddress } from "./address.js";
+import { choose, here, useAddress } from "./address.js";
 import { clock } from "./format.js";
 import { useLive } from "./live.js";
 import { title as setTitle } from "./title.js";
@@ -66,13 +66,13 @@ function Trouble({ trouble }) {
  * @param {{trouble: import("./live.js").TroubleOf | null, title: string, children?: any, bar?: any}} props
  */
 export function Page({ trouble, title, bar, children }) {
-  const { seat, conference, cmu, task } = useAddress().chosen;
-  const named = [seat ?? conference ?? cmu ?? task, title, "Allot"].filter(Boolean).join(" · ");
+  const { seat, conference, cmu, task, account } = useAddress().chosen;
+  const named = [seat ?? conference ?? cmu ?? task ?? account, title, "Allot"].filter(Boolean).join(" · ");
   useEffect(() => setTitle(named), [named]);
   return html`<${Old.Provider} value=${Boolean(trouble)}>
     ${bar ? html`<header class="bar"><h1 class="away">${title}</h1>${bar}</header>`
       : html`<h1 class="away">${title}</h1>`}
-    <${Trouble} trouble=${trouble} />
+    <${Trouble} trouble=${trouble} /><${Undo} />
     <div class=${trouble ? "values old" : "values"}>${children}</div></${Old.Provider}>`;
 }
 
@@ -100,30 +100,37 @@ export function KeyChoice({ keys, kind, value, label }) {
 }
 
 /**
+ * @typedef {string | ((...typed: string[]) => string)} Ask a question, which says whom and how many the action
+ *   concerns, perhaps by what is typed
+ * @typedef {[string, string, ...(string | number)[]]} Words a command with its key and arguments
+ * @typedef {{title: string, value?: string | number}} Field what the operator may type as an answer, and what is
+ *   there before
+ *
  * A button that acts, after a question if there is one: it sends a command of Redis, or a body to a path. Viewers do
  * not see it.
- * @param {{can: boolean, words?: (typed: string) => [string, string, ...(string | number)[]], path?: string, body?:
- *   () => object,
- *          ask?: string, type?: string, act?: (typed: string) => Promise<any>, done?: (result: any) => void,
- *          tell?: (result: any) => string, children?: any, tone?: string, disabled?: boolean}} props
- *        `ask` is the question, which says whom and how many the action concerns; `type` names what the operator may
- *   type as
- *        an answer; `tell` says in words what the result is
+ * @param {{can: boolean, words?: (...typed: string[]) => Words, path?: string, body?: () => object,
+ *          ask?: Ask, fields?: Field[], check?: (...typed: string[]) => string,
+ *          act?: (...typed: string[]) => Promise<any>, done?: (result: any) => void,
+ *          tell?: (result: any) => string, undo?: (result: any) => {ask: string, words: Words},
+ *          children?: any, tone?: string, disabled?: boolean}} props
+ *        `check` says why what was typed cannot be; `tell` says in words what the result is; `undo` has the command
+ *        that makes the action undone, and its question
  */
-export function Act({ can, words, path, body, act, ask, type, done, tell, children, tone, disabled }) {
+export function Act({ can, words, path, body, act, ask, fields, check, done, tell, undo, children, tone, disabled }) {
   const [state, set] = useState({ busy: false, said: "", wrong: false });
   const [asking, setAsking] = useState(false);
   const isOld = useContext(Old);
   const alive = useRef(true);
   useEffect(() => () => { alive.current = false; }, []);
   if (!can) return null;
-  const run = async (typed) => {
+  const run = async (...typed) => {
     setAsking(false);
     set({ busy: true, said: "", wrong: false });
     try {
-      const result = act ? await act(typed) : words ? await command(...words(typed))
+      const result = act ? await act(...typed) : words ? await command(...words(...typed))
         : (await send(path, body())).result;
       if (alive.current) set({ busy: false, said: tell ? tell(result) : "done", wrong: false });
+      offerUndo(undo ? { ...undo(result), page: pageOf(here()) } : null);
       done?.(result);
     } catch (error) {
       if (alive.current) set({ busy: false, said: error.message, wrong: true });
@@ -131,31 +138,68 @@ export function Act({ can, words, path, body, act, ask, type, done, tell, childr
   };
   return html`<span class="act">
     <button type="button" class=${tone || ""} disabled=${state.busy || disabled || isOld}
-      onClick=${() => (ask ? setAsking(true) : run(""))}>${children}</button>
-    ${asking ? html`<${Question} ask=${ask} type=${type} tone=${tone} yes=${run} no=${() => setAsking(false)}>
-      ${children}</${Question}>` : null}
+      onClick=${() => (ask ? setAsking(true) : run())}>${children}</button>
+    ${asking ? html`<${Question} ask=${ask} fields=${fields} check=${check} no=${() => setAsking(false)}
+      answers=${[{ title: children, tone, yes: run }]} />` : null}
     ${state.said ? html`<span class=${state.wrong ? "said wrong" : "said"} role="status">${state.said}</span>` : null}
       </span>`;
 }
 
+/** The page and the key of an address. @param {{page: string, chosen: {key?: string}}} address */
+const pageOf = ({ page, chosen }) => `${page} ${chosen.key || ""}`;
+/** What makes the last action undone, and what is told when that changes. */
+let lastUndo = /** @type {{ask: string, words: Words, page: string} | null} */ (null);
+const undoListeners = new Set();
+
+function offerUndo(offer) {
+  lastUndo = offer;
+  undoListeners.forEach((listener) => listener(offer));
+}
+
+/** Makes the last action on this page undone, until there is another one. */
+function Undo() {
+  const [offer, set] = useState(lastUndo);
+  const page = pageOf(useAddress());
+  useEffect(() => {
+    undoListeners.add(set);
+    return () => { undoListeners.delete(set); };
+  }, []);
+  if (!offer || offer.page !== page) return null;
+  return html`<div class="undo" role="status"><${Act} can ask=${offer.ask} words=${() => offer.words}>Undo</${Act}>
+    <span class="hint">the last action</span></div>`;
+}
+
 /**
- * A question before an action. @param {{ask: string, type?: string, tone?: string, yes: (typed: string) => void, no:
- * () => void, children?: any}} props
+ * A question before an action, with one or more answers beside Cancel; Enter gives the first one.
+ * @param {{ask: Ask, fields?: Field[], check?: (...typed: string[]) => string, no: () => void,
+ *   answers: {title: any, tone?: string, yes: (...typed: string[]) => void}[]}} props
  */
-function Question({ ask, type, tone, yes, no, children }) {
+export function Question({ ask, fields = [], check, no, answers }) {
   const dialog = useRef(null);
+  const [typed, setTyped] = useState(fields.map(({ value = "" }) => String(value)));
+  const [wrong, setWrong] = useState("");
   useEffect(() => dialog.current.showModal(), []);
+  const written = (form) => fields.map((_, at) => form.elements[at ? `typed${at}` : "typed"].value.trim());
   const answer = (event) => {
     event.preventDefault();
-    yes(String(new FormData(event.target).get("typed") || "").trim());
+    const given = written(event.currentTarget);
+    const why = check?.(...given) || "";
+    setWrong(why);
+    if (why) return;
+    const at = answers.findIndex((_, at) => event.submitter?.value === String(at));
+    answers[Math.max(0, at)].yes(...given);
   };
-  return html`<dialog ref=${dialog} class="question" aria-label=${ask} onClose=${no}
+  const said = typeof ask === "function" ? ask(...typed) : ask;
+  return html`<dialog ref=${dialog} class="question" aria-label=${said} onClose=${no}
     onClick=${(event) => event.stopPropagation()}>
-    <form onSubmit=${answer}>
-      <p>${ask}</p>
-      ${type ? html`<label>${type} <input name="typed" maxlength="256" autofocus /></label>` : null}
+    <form onSubmit=${answer} onInput=${(event) => setTyped(written(event.currentTarget))}>
+      <p>${said}</p>
+      ${fields.map(({ title, value }, at) => html`<label>${title} <input name=${at ? `typed${at}` : "typed"}
+        maxlength="256" defaultValue=${value ?? ""} autofocus=${!at} /></label>`)}
+      ${wrong ? html`<p class="said wrong" role="alert">${wrong}</p>` : null}
       <div class="acts"><button type="button" onClick=${no}>Cancel</button>
-        <button type="submit" class=${tone || "main"} autofocus=${!type}>${children}</button></div>
+        ${answers.map(({ title, tone }, at) => html`<button type="submit" value=${at} class=${tone || "main"}
+          autofocus=${!fields.length && !at}>${title}</button>`)}</div>
     </form></dialog>`;
 }
 

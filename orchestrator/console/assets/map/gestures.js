@@ -1,18 +1,22 @@
 // Mouse, touch and keys on the map.
 import { ABOVE } from "./view.js";
 
+/** Keys that select all seats that have something in common with the one under the cursor. */
+const ALIKE = { r: "row", a: "area", t: "tier" };
 /** Pixels that a press may move and still be a click. */
 const STILL = 5;
 
 /**
  * @param {HTMLElement} place @param {import("./view.js").View} view
  * @param {{hover: (at: number, x: number, y: number) => void, pick: (at: number, more: boolean) => void, frame:
- *   (seats: number[], more: boolean) => void}} told
+ *   (seats: number[], more: boolean) => void, spread: (seat: number, kind: "row" | "area" | "tier") => void,
+ *   movable: (seat: number) => boolean, drop: (from: number, to: number) => void}} told a seat that is `movable` is
+ *   carried by the mouse to another one, on which it is dropped
  * @returns {() => void} ends it
  */
 export function gestures(place, view, told) {
   const pointers = new Map();
-  let moved = 0, spread = 0, framing = null, glide = 0, cursor = -1;
+  let moved = 0, spread = 0, framing = null, glide = 0, cursor = -1, carried = -1;
   const at = (event) => {
     const box = place.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -26,6 +30,8 @@ export function gestures(place, view, told) {
     cursor = -1;
     moved = 0;
     framing = event.shiftKey ? [x, y] : null;
+    const seat = event.pointerType === "touch" || framing || event.ctrlKey || event.metaKey ? -1 : view.hit(x, y);
+    carried = seat >= 0 && told.movable(seat) ? seat : -1;
     spread = 0;
   };
   const move = (event) => {
@@ -47,6 +53,9 @@ export function gestures(place, view, told) {
     if (framing) {
       view.frame = [...framing, x, y];
       view.draw(ABOVE);
+    } else if (carried >= 0) {
+      if (moved > STILL) view.carried = [carried, x, y];
+      view.draw(ABOVE);
     } else if (pointers.size === 1) {
       if (moved > STILL) view.pan(dx, dy);
     } else {
@@ -62,10 +71,19 @@ export function gestures(place, view, told) {
     view.pan(vx * 16, vy * 16);
     glide = requestAnimationFrame(() => slide(vx * 0.92, vy * 0.92));
   };
+  /** Ends the way of a carried seat. Gives the seat; -1 if none was carried. */
+  const putDown = () => {
+    const seat = view.carried ? carried : -1;
+    carried = -1;
+    view.carried = null;
+    view.draw(ABOVE);
+    return seat;
+  };
   const up = (event) => {
     const pointer = pointers.get(event.pointerId);
     pointers.delete(event.pointerId);
     spread = 0;
+    const seat = putDown();
     if (!pointer || event.type === "pointercancel") return;
     const isTouch = event.pointerType === "touch";
     const more = isTouch || event.ctrlKey || event.metaKey || event.shiftKey;
@@ -74,6 +92,9 @@ export function gestures(place, view, told) {
       view.frame = framing = null;
       told.frame(seats, true);
       view.draw(ABOVE);
+    } else if (seat >= 0) {
+      const to = view.hit(pointer.x, pointer.y);
+      if (to >= 0 && to !== seat) told.drop(seat, to);
     } else if (moved <= STILL) {
       framing = null;
       const seat = view.hit(pointer.x, pointer.y);
@@ -113,7 +134,11 @@ export function gestures(place, view, told) {
     else if (event.key === "Enter" || event.key === " ") {
       if (cursor >= 0) told.pick(cursor, event.key === " ");
       else point(view.hit(view.width / 2, view.height / 2, Infinity));
-    } else if (event.key === "Escape" && cursor >= 0) unpoint();
+    } else if (event.key === "Escape" && view.carried) putDown();
+    else if (event.key === "Escape" && cursor >= 0) unpoint();
+    else if (ALIKE[event.key] && cursor >= 0 && !event.ctrlKey && !event.metaKey) {
+      told.spread(cursor, ALIKE[event.key]);
+    }
     else if (event.key === "+" || event.key === "=") view.zoom(1.3);
     else if (event.key === "-") view.zoom(1 / 1.3);
     else if (event.key === "0") view.fit();

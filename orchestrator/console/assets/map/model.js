@@ -155,6 +155,18 @@ export class Show {
     };
   }
 
+  /**
+   * All seats of the rows, areas or tiers of these seats. @param {number[]} seats
+   * @param {"row" | "area" | "tier"} kind
+   */
+  alike(seats, kind) {
+    const of = (at) => (kind === "tier" ? this.tier[at] : kind === "row" ? this.row[at]
+      : this.areas.indexOf(this.rows[this.row[at]].area));
+    const wanted = new Set(seats.map(of)), found = [];
+    for (let at = 0; at < this.size; at += 1) if (this.tier[at] !== 255 && wanted.has(of(at))) found.push(at);
+    return found;
+  }
+
   /** The position of a seat by its id; -1 if there is none. @param {string} id */
   find(id) {
     if (!this.ids) {

@@ -45,6 +45,8 @@ export class View {
     this.ratio = 1;
     /** The corners of the rectangle that is drawn to select seats. @type {number[] | null} */
     this.frame = null;
+    /** A seat that is carried, and where it is on the screen. @type {[number, number, number] | null} */
+    this.carried = null;
     this.raster = new Raster(this.seats);
     this.dots = new Map();
     this.flashes = new Map();
@@ -405,6 +407,18 @@ export class View {
     };
     for (const at of this.chosen) ring(at, 2, 0);
     if (this.hovered >= 0) ring(this.hovered, 2.5, 1);
+    if (this.carried) {
+      const [at, x, y] = this.carried;
+      context.strokeStyle = paint.chosen;
+      context.lineWidth = 2;
+      context.beginPath();
+      context.moveTo(this.sx(layout.x[at]), this.sy(layout.y[at]));
+      context.lineTo(x, y);
+      context.stroke();
+      context.beginPath();
+      context.arc(x, y, 4, 0, 2 * Math.PI);
+      context.stroke();
+    }
     if (this.frame) {
       const [x1, y1, x2, y2] = this.frame;
       context.strokeStyle = paint.chosen;

@@ -33,6 +33,7 @@ export function Grid({ tasks, units, partitions, can, chosen }) {
     ...(can ? [{ name: "act", title: "Action", of: () => "",
       cell: (one) => (one.state === "waiting" && units.length > 1
       ? html`<${Act} can=${can} path="compaction/reassign" body=${() => ({ id: one.id })}
+        ask=${`Give the partition ${one.partition} to another unit?`}
         tell=${(unit) => `to ${unit}`}>Reassign</${Act}>` : null) }] : []),
   ], [tables, can, units.length > 1]);
   if (!partitions.length) return html`<p class="hint">No round runs.</p>`;

@@ -131,6 +131,7 @@ function Idle({ name: key, can, numbers, total, now }) {
   const [freeColumns, restingColumns] = useMemo(() => {
     const action = (cell) => (can ? [{ name: "act", title: "Action", of: () => "", cell }] : []);
     const suspend = (row) => html`<${Act} can=${can} ask=${`Take ${row.number} out of service?`}
+      undo=${() => ({ ask: `Put ${row.number} into service again?`, words: ["NUMPOOL.RESUME", key, row.number] })}
       words=${() => ["NUMPOOL.SUSPEND", key, row.number]}>Suspend</${Act}>`;
     const resume = (row) => (row.why === "quarantine" || row.why === "out-of-service" ? html`<${Act} can=${can}
       ask=${`Put ${row.number} into service again?`}

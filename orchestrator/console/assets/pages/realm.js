@@ -136,10 +136,12 @@ function UnitPanel({ name, unit, cmu, can }) {
     ${unit && can ? html`<div class="acts">
       <${Act} can=${can}
         ask=${`Drain ${cmu}? It gets no new conference; its ${number(unit.conferences)} stay until they end.`}
+        undo=${() => ({ ask: `Undrain ${cmu}?`, words: ["CMU.DRAIN", name, cmu, "OFF"] })}
         words=${() => ["CMU.DRAIN", name, cmu]}>Drain</${Act}>
       <${Act} can=${can} ask=${`Drain ${cmu}, and move its ${number(unit.conferences)} conferences to other units?`}
         words=${() => ["CMU.DRAIN", name, cmu, "MOVE"]}>Drain and move</${Act}>
-      <${Act} can=${can} words=${() => ["CMU.DRAIN", name, cmu, "OFF"]}>Undrain</${Act}></div>` : null}
+      <${Act} can=${can} ask=${`Undrain ${cmu}? It gets new conferences then.`}
+        words=${() => ["CMU.DRAIN", name, cmu, "OFF"]}>Undrain</${Act}></div>` : null}
   </${Panel}>`;
 }
 
@@ -168,6 +170,11 @@ function ConferencePanel({ name, number: e164, can, now, units, mark }) {
           value=${unit.cmu}>${host(unit.cmu)}</option>`)}</select>
       <${Act} can=${can} ask=${`Move the conference ${e164} to ${to || "the best unit"}?`}
         words=${() => ["CONF.MOVE", name, e164, ...(to ? ["TO", to] : [])]}>Move</${Act}>
+      <${Act} can=${can} fields=${[{ title: "Minutes from now", value: 60 }]}
+        check=${(typed) => (Number(typed) > 0 ? "" : "a number of minutes is missing")}
+        ask=${(typed) => `Let the conference ${e164} end at ${Number(typed) > 0 ? time(now + typed * 60000)
+          : "another time"}, and not at ${time(conference.end)}?`}
+        words=${(typed) => ["CONF.EXTEND", name, e164, "END", Math.round(now + typed * 60000)]}>Change end</${Act}>
       <${Act} can=${can} tone="danger" ask=${`End the conference ${e164} on ${conference.cmu ? host(conference.cmu)
         : "no unit"}? Its people are cut off.`} words=${() => ["CONF.RELEASE", name, e164]}>End</${Act}></div>` : null}
   </${Panel}>`;

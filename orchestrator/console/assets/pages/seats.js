@@ -3,18 +3,17 @@ import { html, useEffect, useState } from "../lib/ui.js";
 import { command, get } from "../lib/api.js";
 import { useAsk } from "../lib/live.js";
 import { Act, Badge, Panel } from "../lib/parts.js";
-import { number, span, text } from "../lib/format.js";
+import { counted, number, span, text } from "../lib/format.js";
+import { moveQuestion, moveWords, movesOf, named, transferWords, usersOf } from "./moves.js";
 
 /** Pause of the pointer before a seat is asked for. */
 const PAUSE = 120;
 /** Records that the page asks for: of all seats that can be selected. */
 const RECORDS = 500;
-/** Seats and users that a question names. */
-const NAMED = 6;
-
-/** Seats in words. @param {string[]} ids */
-const named = (ids) => (ids.length > NAMED ? `${number(ids.length)} seats (${ids.slice(0, NAMED).join(", ")}, …)`
-  : ids.join(", "));
+/** Interval at which records are read again, in milliseconds: a sale that goes to another user changes no state. */
+const AGAIN = 5000;
+/** Longest time of a hold that the page asks for, in minutes. */
+const MINUTES = 600;
 
 /**
  * Releases holds, one after the other. Gives how many seats are free then. @param {string} name @param {string[]}
@@ -24,6 +23,12 @@ async function releaseAll(name, tokens) {
   let count = 0;
   for (const token of tokens) count += Number(await command("SEAT.RELEASE", name, token));
   return count;
+}
+
+/** Gives holds another end, so many minutes from now. @param {string} name @param {string[]} tokens */
+async function extendAll(name, tokens, minutes) {
+  for (const token of tokens) await command("SEAT.EXTEND", name, token, "TTL", Math.round(Number(minutes) * 60000));
+  return tokens.length;
 }
 
 /** The record of a seat, with its place on the map. */
@@ -57,8 +62,11 @@ export function SeatCard({ name, show, hover, now, room }) {
   </div>`;
 }
 
-/** The selected seats. */
-export function Selection({ name, show, selected, refused, can, version, now, clear }) {
+/**
+ * The selected seats. `spread` selects all seats of their rows, areas or tiers, too; `acted` counts actions of this
+ * page on sales, of which `done` tells.
+ */
+export function Selection({ name, show, selected, refused, can, version, now, clear, spread, acted, done }) {
   const [user, setUser] = useState("operator");
   const [minutes, setMinutes] = useState(10);
   const states = show ? selected.map((at) => show.state[at]).join("") : "";
@@ -66,22 +74,21 @@ export function Selection({ name, show, selected, refused, can, version, now, cl
     const ids = selected.slice(0, RECORDS).map((at) => show?.seat(at)?.id).filter(Boolean);
     return ids.length ? get("show/seats", { key: name, seats: JSON.stringify(ids) }) : [];
   };
-  const records = useAsk(read, [selected, states]).answer || [];
+  const records = useAsk(read, [selected, states, acted], AGAIN).answer || [];
   const limit = refused ? html`<p class="trouble" role="alert">${refused}</p>` : null;
   if (!show || !selected.length) {
     return html`<${Panel} title="Selection">${limit}
-      <p class="hint">Click a seat, or press Shift and drag over many.</p></${Panel}>`;
+      <p class="hint">Click a seat, or press Shift and drag over many. From a seat, its whole row, area or tier can
+        be selected.</p></${Panel}>`;
   }
   const seats = selected.map((at) => show.seat(at)).filter(Boolean);
   const ids = (state) => seats.filter((seat) => seat.state === state).map((seat) => seat.id);
-  const counted = (state) => [ids(state).length, ...ids(state)];
-  const usersOf = (state) => {
-    const users = records.filter((record) => record.state === state).map((record) => record.user);
-    return [...new Set(users)].slice(0, NAMED);
-  };
-  const [users, buyers] = [usersOf("held"), usersOf("sold")];
-  const tokens = [...new Set(records.filter((record) => record.state === "held").map((record) => record.token))];
-  const orders = [...new Set(records.filter((record) => record.state === "sold").map((record) => record.order))];
+  const listed = (state) => [ids(state).length, ...ids(state)];
+  const [held, bought] = ["held", "sold"].map((state) => records.filter((record) => record.state === state));
+  const [users, buyers] = [usersOf(held), usersOf(bought)];
+  const tokens = [...new Set(held.map((record) => record.token))];
+  const orders = [...new Set(bought.map((record) => record.order))];
+  const holds = tokens.length === 1 ? `the hold ${tokens[0]}` : counted(tokens.length, "hold");
   const sold = ids("sold");
   const order = orders.length === 1 ? orders[0] : null;
   return html`<${Panel} title=${seats.length === 1 ? seats[0].id : `${number(seats.length)} seats`}
@@ -99,6 +106,9 @@ export function Selection({ name, show, selected, refused, can, version, now, cl
       ${seats.length > 6 ? html`<li class="hint">and ${number(seats.length - 6)} more</li>` : null}
     </ul>
     ${limit}
+    <div class="acts" role="group" aria-label="Select more">Select
+      ${["row", "area", "tier"].map((kind) => html`<button type="button" class="quiet"
+        onClick=${() => spread(selected, kind)}>the whole ${kind}</button>`)}</div>
     ${can ? html`<div class="acts">
       ${ids("free").length ? html`
         <label>for <input value=${user} size="10" maxlength="256" onInput=${(event) => setUser(event.target.value)} />
@@ -106,28 +116,63 @@ export function Selection({ name, show, selected, refused, can, version, now, cl
         <label><input type="number" min="1" max="600" value=${minutes}
           onInput=${(event) => setMinutes(Number(event.target.value))} /> min</label>
         <${Act} can=${can} disabled=${!user} ask=${`Hold ${named(ids("free"))} for ${user}, ${minutes} minutes?`}
+          undo=${({ token }) => ({ ask: `Release the hold ${token} of ${user}?`,
+            words: ["SEAT.RELEASE", name, token] })}
           words=${() => ["SEAT.PICK", name, user, "TTL", minutes * 60000, "SEATS",
-            ...counted("free")]}>Hold ${ids("free").length}</${Act}>
+            ...listed("free")]}>Hold ${ids("free").length}</${Act}>
         <${Act} can=${can} ask=${`Block ${named(ids("free"))}? Nobody can buy them then.`}
-          words=${() => ["SEAT.BLOCK", name, ...counted("free")]}>Block ${ids("free").length}</${Act}>` : null}
+          fields=${[{ title: "Reason: the name of their block (may be empty)" }]}
+          undo=${() => ({ ask: `Unblock ${named(ids("free"))}?`, words: ["SEAT.UNBLOCK", name, ...listed("free")] })}
+          words=${(block) => ["SEAT.BLOCK", name, ...(block ? ["NAME", block] : []),
+            ...listed("free")]}>Block ${ids("free").length}</${Act}>` : null}
       ${ids("blocked").length
         ? html`<${Act} can=${can} ask=${`Unblock ${named(ids("blocked"))}? They are for sale then.`}
-        words=${() => ["SEAT.UNBLOCK", name, ...counted("blocked")]}>Unblock ${ids("blocked").length}</${Act}>` : null}
-      ${tokens.length === 1 ? html`<${Act} key=${`s${tokens[0]}`} can=${can} type="Order (may be empty)"
-        ask=${`Sell the hold ${tokens[0]} of ${users.join(", ")}: all of its seats, also those that are not selected?`}
+        words=${() => ["SEAT.UNBLOCK", name, ...listed("blocked")]}>Unblock ${ids("blocked").length}</${Act}>` : null}
+      ${tokens.length === 1 ? html`<${Act} key=${`s${tokens[0]}`} can=${can}
+        fields=${[{ title: "Order (may be empty)" }]}
+        ask=${`Sell the hold ${tokens[0]} of ${users}: all of its seats, also those that are not selected?`}
         words=${(order) => ["SEAT.CONFIRM", name, tokens[0], ...(order ? ["ORDER", order] : [])]}>Confirm</${Act}>`
           : null}
       ${tokens.length ? html`<${Act} key="release" can=${can}
-        ask=${`Release ${tokens.length === 1 ? `the hold ${tokens[0]}`
-        : `${number(tokens.length)} holds`} of ${users.join(", ")}? All of their seats are free then.`}
+        ask=${`Release ${holds} of ${users}? All of their seats are free then.`}
         act=${() => releaseAll(name, tokens)} tell=${(count) => `${number(count)} seats are free`}>
           ${tokens.length === 1 ? "Release" : `Release ${number(tokens.length)} holds`}</${Act}>` : null}
+      ${tokens.length ? html`<${Act} key="extend" can=${can} fields=${[{ title: "Minutes from now", value: minutes }]}
+        check=${(typed) => (Number(typed) > 0 && Number(typed) <= MINUTES ? "" : `1 to ${MINUTES} minutes`)}
+        ask=${(typed) => `Let ${holds} of ${users} end ${typed} minutes from now?`}
+        act=${(typed) => extendAll(name, tokens, typed)}
+        tell=${(count) => `another end for ${counted(count, "hold")}`}>Extend</${Act}>` : null}
+      ${bought.length && bought.length === sold.length ? html`<${Sold} name=${name} show=${show} can=${can}
+        records=${bought} done=${done} />` : null}
       ${sold.length ? html`<${Act} can=${can} tone="danger"
-        ask=${`Refund ${named(sold)} of ${buyers.join(", ")}${orders.filter(Boolean).length
+        ask=${`Refund ${named(sold)} of ${buyers}${orders.filter(Boolean).length
         ? `, ${orders.filter(Boolean).length === 1 ? "order" : "orders"} ${orders.filter(Boolean).join(", ")}`
         : ""}? They are free then, and may be sold to others.`}
         words=${() => ["SEAT.REFUND", name, ...(order ? ["ORDER", order] : []),
-          ...counted("sold")]}>Refund ${sold.length}</${Act}>` : null}
+          ...listed("sold")]}>Refund ${sold.length}</${Act}>` : null}
     </div>` : html`<p class="hint">Log in as an operator to hold, sell, refund or block these seats.</p>`}
   </${Panel}>`;
+}
+
+/** What an operator does with sold seats and their sales: they go to other seats, or to another user. */
+function Sold({ name, show, can, records, done }) {
+  const users = usersOf(records), ids = records.map((record) => record.id);
+  const seats = ids.map((id) => show.find(id));
+  const [first, second] = seats;
+  const plan = (to) => movesOf(show, seats, first, show.find(to));
+  const swap = seats.length === 2 ? movesOf(show, [first], first, second) : null;
+  const guess = `Move ${named(ids)} of ${users}: ${ids[0]} to which seat? The others keep their places beside it.`;
+  const isKnown = (to) => show.find(to) >= 0 && to !== ids[0];
+  return html`
+    <${Act} key="move" can=${can} done=${done} fields=${[{ title: `Seat for ${ids[0]}` }]}
+      check=${(to) => (isKnown(to) ? plan(to).wrong : `there is no other seat '${to}'`)}
+      ask=${(to) => (isKnown(to) && !plan(to).wrong ? moveQuestion(plan(to), users, "") : guess)}
+      words=${(to) => moveWords(name, plan(to))}>Move ${records.length}</${Act}>
+    ${swap && !swap.wrong ? html`<${Act} key="swap" can=${can} done=${done} words=${() => moveWords(name, swap)}
+      ask=${`Swap ${ids[0]} of ${records[0].user} and ${ids[1]} of ${records[1].user}?`}>Swap</${Act}>` : null}
+    <${Act} key="transfer" can=${can} done=${done}
+      fields=${[{ title: "To user" }, { title: "Other order (may be empty)" }]}
+      check=${(to) => (to ? "" : "the user is missing")}
+      ask=${(to) => `Give ${named(ids)} of ${users} to ${to || "another user"}?`}
+      words=${(to, order) => transferWords(name, records, to, order)}>Transfer ${records.length}</${Act}>`;
 }

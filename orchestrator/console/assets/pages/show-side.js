@@ -92,7 +92,7 @@ function countsRow({ name, priority }, tiers, counts, area) {
 }
 
 /** The map as a table: the counts of every area. */
-export function AreaTable({ show, version, reveal }) {
+export function AreaTable({ show, version, reveal, select }) {
   const rows = useMemo(() => {
     if (!show) return [];
     const seated = show.areas.map((area) => {
@@ -117,6 +117,9 @@ export function AreaTable({ show, version, reveal }) {
       title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
     { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter">
       <span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+    { name: "act", title: "Select", of: () => undefined, cell: (row) => (row.area && row.seats
+      ? html`<button type="button" class="quiet" aria-label=${`Select ${row.name}`} onClick=${() => select(row.area)}>
+      Select</button>` : null) },
   ], [show]);
   return html`<${Panel} title="Areas" wide><${Table} id="areas" label="Areas with their counts" columns=${columns}
     rows=${rows} none="no areas" /></${Panel}>`;

@@ -5,10 +5,12 @@ import { choose } from "../lib/address.js";
 import { KeyChoice, Page, pagesOf } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
 import { follow } from "../map/live.js";
+import { SOLD } from "../map/model.js";
 import { kindsOf, layout } from "../map/layout.js";
 import { ABOVE, View } from "../map/view.js";
 import { gestures } from "../map/gestures.js";
 import { tierColour } from "../map/palette.js";
+import { Dropped } from "./moves.js";
 import { SeatCard, Selection } from "./seats.js";
 import { AreaTable, EventList, Holds, SalesChart } from "./show-side.js";
 import { Shows } from "./shows.js";
@@ -50,6 +52,11 @@ function OneShow({ name, keys, chosen, can }) {
   const [waiting, setWaiting] = useState({ items: [], more: false });
   const [points, setPoints] = useState([]);
   const [refused, setRefused] = useState("");
+  /**
+   * A sold seat that was carried to another one, with those that go with it, and when.
+   * @type {[{seats: number[], from: number, to: number, at: number} | null, any]}
+   */
+  const [dropped, setDropped] = useState(null);
   const kind = chosen.layout, only = chosen.tier;
   // The seats of the address. While the operator selects, the address follows.
   const linked = useRef("");
@@ -60,6 +67,9 @@ function OneShow({ name, keys, chosen, can }) {
       : "");
     return seats.length > SELECTED ? old : seats;
   });
+  const [acted, setActed] = useState(0);
+  const done = () => setActed((count) => count + 1);
+  const spread = (seats, kind) => choosing((old) => [...new Set([...old, ...show.current.alike(seats, kind)])]);
   const loaded = useCallback((keep) => {
     if (!view.current || !show.current) return;
     const { width, height } = view.current;
@@ -70,6 +80,8 @@ function OneShow({ name, keys, chosen, can }) {
   // While values are old, the chart has a gap.
   const old = useRef(false);
   old.current = Boolean(trouble);
+  const may = useRef(can);
+  may.current = can;
   const reload = useRef(loaded);
   reload.current = loaded;
 
@@ -101,6 +113,10 @@ function OneShow({ name, keys, chosen, can }) {
         return old.includes(at) ? old.filter((other) => other !== at) : more ? [...old, at] : [at];
       }),
       frame: (seats) => choosing((old) => [...new Set([...old, ...seats])]),
+      spread: (seat, kind) => spread([seat], kind),
+      movable: (seat) => may.current && !old.current && drawn.chosen.has(seat) && show.current.state[seat] === SOLD,
+      drop: (from, to) => setDropped({ from, to, at: performance.now(),
+        seats: [...drawn.chosen].filter((at) => show.current.state[at] === SOLD) }),
     });
     return () => { end(); still(); clearTimeout(drawing); drawn.close(); };
   }, [name]);
@@ -163,7 +179,9 @@ function OneShow({ name, keys, chosen, can }) {
         <div class="below-map">
           <p id="map-help"
             class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many.
-            Keys: arrows, +, −, 0; Enter begins at a seat, arrows go on, Enter selects, Space adds, Escape ends.</p>
+            Keys: arrows, +, −, 0; Enter begins at a seat, arrows go on, Enter selects, Space adds, R, A and T select
+            its row, area or tier, Escape ends.
+            ${can ? "Selected seats that are sold can be dragged to others." : ""}</p>
           <div class="tools" role="group" aria-label="Zoom">
             <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>
             <button type="button" aria-label="Zoom out" onClick=${() => view.current.zoom(1 / 1.5)}>−</button>
@@ -172,8 +190,11 @@ function OneShow({ name, keys, chosen, can }) {
         </div>
       </div>
       <div class="side">
+        ${dropped && current ? html`<${Dropped} key=${dropped.at} name=${name} show=${current} dropped=${dropped}
+          done=${done} end=${() => setDropped(null)} />` : null}
         <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can}
-          version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} />
+          version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} spread=${spread}
+          acted=${acted} done=${done} />
         <${SalesChart} name=${name} points=${points} />
         <${Holds} name=${name} show=${current} version=${version} now=${now}
           pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
@@ -182,7 +203,8 @@ function OneShow({ name, keys, chosen, can }) {
       </div>
       <${Waiting} name=${name} show=${current} can=${can} waiting=${waiting} now=${now} />
       <${AreaTable} show=${current} version=${version}
-        reveal=${(area) => view.current.reveal(positions(current, area))} />
+        reveal=${(area) => view.current.reveal(positions(current, area))}
+        select=${(area) => spread([positions(current, area)[0]], "area")} />
     </div></${Page}>`;
 }
 

@@ -47,6 +47,8 @@ function Join({ name, show }) {
     <label>holds ${input("minutes", { type: "number", min: 1, max: 600 })} min</label>
     <label>priority ${input("priority", { type: "number" })}</label>
     <${Act} can disabled=${!wanted.user} words=${words}
+      ask=${`Hold the best ${wanted.count} free seats for ${wanted.user}, ${wanted.minutes} minutes? If they are not `
+        + `free, ${wanted.user} waits for ${wanted.hours} hours.`}
       tell=${(result) => (result.state === "offered" ? `${wanted.user} has seats`
         : `${wanted.user} waits as number ${result.position}`)}>Serve or wait</${Act}>
   </div>`;

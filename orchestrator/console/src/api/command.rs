@@ -37,7 +37,7 @@ const fn acts(name: &'static str) -> Allowed {
     Allowed { access: Access::Operator, ..reads(name) }
 }
 
-const ALLOWED: [Allowed; 32] = [
+const ALLOWED: [Allowed; 39] = [
     reads("SEAT.GET"),
     reads("SEAT.HOLDS"),
     reads("SEAT.LIST"),
@@ -45,9 +45,12 @@ const ALLOWED: [Allowed; 32] = [
     reads("SEAT.STAT"),
     acts("SEAT.BLOCK"),
     acts("SEAT.CONFIRM"),
+    acts("SEAT.EXTEND"),
+    acts("SEAT.MOVE"),
     acts("SEAT.PICK"),
     acts("SEAT.REFUND"),
     acts("SEAT.RELEASE"),
+    acts("SEAT.TRANSFER"),
     acts("SEAT.UNBLOCK"),
     acts("SEAT.UNWAIT"),
     acts("SEAT.WAIT"),
@@ -57,6 +60,7 @@ const ALLOWED: [Allowed; 32] = [
     reads("CONF.INFO"),
     reads("CONF.LIST"),
     Allowed { waits: true, ..acts("CMU.DRAIN") },
+    acts("CONF.EXTEND"),
     Allowed { waits: true, ..acts("CONF.MOVE") },
     Allowed { waits: true, ..acts("CONF.RELEASE") },
     reads("NUMPOOL.GET"),
@@ -66,9 +70,12 @@ const ALLOWED: [Allowed; 32] = [
     acts("NUMPOOL.RESUME"),
     acts("NUMPOOL.SUSPEND"),
     acts("NUMPOOL.UNREG"),
+    reads("ACCOUNT.HISTORY"),
     reads("ACCOUNT.INFO"),
     reads("ACCOUNT.LIST"),
     acts("ACCOUNT.FREEZE"),
+    acts("ACCOUNT.MOVE"),
+    acts("ACCOUNT.RAISE"),
     acts("ACCOUNT.REBALANCE"),
 ];
 
