@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 /// A task, or one round of a repeated task.
 #[derive(Debug, Serialize, ToSchema)]
+#[allow(clippy::struct_excessive_bools, reason = "they are independent")]
 pub(crate) struct TaskView {
     id: String,
     /// Database, schema and table.
@@ -24,6 +25,22 @@ pub(crate) struct TaskView {
     limit: u32,
     /// The window in which subtasks may start, with its time zone; null for the whole day.
     window: Option<String>,
+    /// The times at which rounds begin, as a cron expression with its time zone; null if there are none.
+    schedule: Option<String>,
+    /// Seconds from the end of a round to the beginning of the next, without a schedule.
+    every: u64,
+    /// Rounds in all; 0 until the task is stopped.
+    rounds: u64,
+    /// Rounds that have ended.
+    ended_rounds: u64,
+    /// When the next round begins, in milliseconds since 1970; 0 if that is not known.
+    next_at: u64,
+    /// When the current or last round began, in milliseconds since 1970; 0 before the first.
+    round_started: u64,
+    /// Whether the current round has not ended.
+    round_runs: bool,
+    /// How many times failed partitions of a round run again.
+    retry_failed: u32,
     /// The task whose current or last round must have ended well when a round of this one begins; null if there is none.
     follows: Option<String>,
     /// Time limit of each runner in seconds; 0 for that of the unit's settings.
@@ -73,6 +90,14 @@ impl TaskView {
             priority: task.priority,
             limit: task.limit,
             window: task.window.as_ref().map(ToString::to_string),
+            schedule: task.schedule.as_ref().map(ToString::to_string),
+            every: task.repeat.repeat_interval,
+            rounds: task.repeat.repeat_count,
+            ended_rounds: task.ended_rounds(),
+            next_at: task.next_at,
+            round_started: task.round_started,
+            round_runs: task.is_round_open(),
+            retry_failed: task.retry.limit,
             follows: task.follows.clone(),
             timeout: task.timeout,
             retries: task.retries,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod accessibility;
+mod accounts;
 mod actions;
 mod alerts;
 mod api;

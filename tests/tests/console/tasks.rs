@@ -10,7 +10,7 @@ use allot_tests::{RedisServer, eventually};
 use serde_json::{Value, json};
 
 use crate::SOON;
-use crate::actions::{click, opened, shows};
+use crate::actions::{answer, click, opened, shows};
 
 /// A runner that goes on until the test allows its partition to end, and then fails for some partitions.
 const RUNNER: &str = "#!/bin/sh\n\
@@ -314,6 +314,60 @@ fn history_on_the_page_has_rounds_and_is_narrowed() {
     browser.wait_for("one task and its rounds", &format!("{rounds} === '–,2,1'"), SOON);
     browser.run(&format!("{rows}[2].click()"));
     shows(&browser, &format!("Round 1 of task {repeated}"));
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn schedule_is_listed_with_its_rounds_and_changed() {
+    let here = setting(1, &[]);
+    let id = here.cluster.submit(&["shop", "public", "nightly", "--every", "1h", "--repeat", "9"]);
+    let browser = opened(&here.console, "/compaction");
+    shows(&browser, "1 h 0 min after the round before");
+    let cells = |table: &str| {
+        format!(
+            "[...document.querySelectorAll('[aria-label=\"Table: {table}\"] tbody tr')][0]?.innerText
+            .split(/\\s*\\t\\s*/)"
+        )
+    };
+    let schedule = cells("Repeated tasks");
+    browser.wait_for(
+        "the running round",
+        &format!("/^runs for .*, rest unknown$/.test(({schedule})?.[2])"),
+        SOON,
+    );
+    here.allow("go");
+    browser.wait_for("the end of the round", &format!("({schedule})?.[3] === '1 of 9'"), SOON);
+    browser.run("document.querySelector('[aria-label=\"Table: Repeated tasks\"] tbody tr').click()");
+    let round = cells("Rounds of the task");
+    browser.wait_for("the round", &format!("({round})?.slice(0, 4).join() === '1,Done,5,1'"), SOON);
+    browser.run("document.querySelector('[aria-label=\"Table: Rounds of the task\"] tbody tr').click()");
+    shows(&browser, "p00001 at host0_9876");
+    browser.run(
+        "const form = document.querySelector('[aria-label=Schedules] .submit'); form.open = true;
+        for (const [name, text] of [['every', '2h'], ['repeat', '5']]) {
+            const input = form.querySelector(`input[name=${name}]`);
+            input.value = text; input.dispatchEvent(new Event('input', {bubbles: true}));
+        }",
+    );
+    let button = "[...document.querySelectorAll('[aria-label=Schedules] button')].find((one) =>
+        one.textContent === 'Change' && !one.disabled)";
+    browser.wait_for("the button", button, SOON);
+    browser.run(&format!("({button}).click()"));
+    answer(&browser, "");
+    browser.wait_for(
+        "the change",
+        &format!(
+            "({schedule})?.[1].startsWith('2 h 0 min after') &&
+        ({schedule})?.[3] === '1 of 5'"
+        ),
+        SOON,
+    );
+    let task = here.cluster.json(&["get", &id]).clone();
+    assert!(task.to_string().contains("7200"), "{task}");
+    // A third of the partitions took a minute.
+    let timing = "return import('/pages/schedules.js').then(({ timing }) => timing({round_runs: true,
+        round_started: 1000, done: 1, failed: 1, stopped: 0, all: 6}, 61000))";
+    assert_eq!(browser.run(timing), "for 1 min, about 2 min left");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
 

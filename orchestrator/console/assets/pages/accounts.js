@@ -1,9 +1,11 @@
 // A book of accounts: departments, modules and instances with their use, and the moves that a rebalance would make.
 import { html, useMemo } from "../lib/ui.js";
 import { get } from "../lib/api.js";
+import { choose } from "../lib/address.js";
 import { Act, Badge, Figure, LivePage, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
+import { AccountPanel } from "./account.js";
 import { ImportPanel } from "./import.js";
 import { fields, number, percent, text, time } from "../lib/format.js";
 
@@ -13,12 +15,14 @@ const TONES = { assigned: "sold", free: "free", revoking: "warn", frozen: "bad",
 export function AccountsPage({ can, ...page }) {
   const none = html`There is no book of accounts in Redis yet. <code>allot book apply</code> creates one.`;
   return html`<${LivePage} ...${page} kind="book" title="Accounts" label="Book" none=${none}>
-    ${(key, { state }) => html`<${Book} key=${key} name=${key} state=${state} can=${can} />`}</${LivePage}>`;
+    ${(key, { state }) => html`<${Book} key=${key} name=${key} state=${state} chosen=${page.chosen}
+      can=${can} />`}</${LivePage}>`;
 }
 
-function Book({ name, state, can }) {
+function Book({ name, state, chosen, can }) {
   const columns = useMemo(() => accountColumns(name, can), [name, can]);
   const transit = state.accounts.filter((account) => account.state === "revoking");
+  const picked = state.accounts.find((account) => account.account === chosen.account);
   return html`
     <div class="grid">
       <${Panel} title="Book" wide><div class="figures">
@@ -36,8 +40,12 @@ function Book({ name, state, can }) {
         : html`<p class="hint">No account is in transit.</p>`}</${Panel}>
       <${Panel} title="Accounts" wide extra=${state.more ? html`<span
         class="hint">the first ${number(state.accounts.length)}</span>` : null}>
-        <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts" />
+        <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts"
+          pick=${(row) => choose({ account: row.account })} picked=${(row) => row.account === chosen.account} />
           </${Panel}>
+      ${chosen.account ? html`<${AccountPanel} key=${`${name} ${chosen.account}`} name=${name}
+        account=${chosen.account} mark=${JSON.stringify(picked)} tones=${TONES}
+        modules=${state.modules.map((module) => module.module)} can=${can} />` : null}
       <${ImportPanel} name=${name} can=${can} />
     </div>`;
 }
@@ -59,6 +67,9 @@ function accountColumns(key, can) {
     ...(can ? [{ name: "act", title: "Action", of: () => "",
       cell: (row) => html`<${Act} can=${can} ask=${row.state === "frozen" ? `Use ${row.account} again?`
       : `Freeze ${row.account}?`}
+      undo=${() => (row.state === "frozen" ? { ask: `Freeze ${row.account} again?`,
+        words: ["ACCOUNT.FREEZE", key, row.account] } : { ask: `Use ${row.account} again?`,
+        words: ["ACCOUNT.FREEZE", key, row.account, "OFF"] })}
       words=${() => ["ACCOUNT.FREEZE", key, row.account, ...(row.state === "frozen" ? ["OFF"] : [])]}>
         ${row.state === "frozen" ? "Unfreeze" : "Freeze"}</${Act}>` }] : []),
   ];

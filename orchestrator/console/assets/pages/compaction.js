@@ -7,8 +7,9 @@ import { Act, Badge, Page, Panel, Reading } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
 import { useLive } from "../lib/live.js";
-import { number, percent, size, text, time } from "../lib/format.js";
+import { number, percent, size, span, text, time } from "../lib/format.js";
 import { Grid, taskOf } from "./partitions.js";
+import { Schedules, timing } from "./schedules.js";
 import { Change, Submit } from "./task-forms.js";
 
 /** The sums that the example runners report. */
@@ -41,10 +42,11 @@ export function CompactionPage({ chosen, can }) {
         ${paused
           ? html`<p class="hint">All tasks are paused; <code>allot task resume --all</code> ends that.</p>` : null}
         ${tasks.length ? tasks.map((task) => html`<${Task} key=${task.id} task=${task} can=${can} units=${units}
-          running=${running.filter((one) => taskOf(one) === task.id).length} />`)
+          now=${state.now} running=${running.filter((one) => taskOf(one) === task.id).length} />`)
           : html`<p class="hint">No task runs. <code>allot task submit DB.SCHEMA.TABLE</code> submits one.</p>`}
         <${Submit} can=${can} units=${units.filter((unit) => !unit.drained)} />
       </${Panel}>
+      <${Schedules} tasks=${tasks} now=${state.now} ends=${state.ends} chosen=${chosen} can=${can} />
       <${Panel} title="Partitions by unit" wide extra=${more
         ? html`<span class="hint">the first ${number(partitions.length)} partitions</span>` : null}>
         <${Grid} tasks=${tasks} units=${units} partitions=${partitions} can=${can} chosen=${chosen} />
@@ -133,7 +135,7 @@ function Narrow({ wanted, want }) {
     <button type="submit">Find</button></form>`;
 }
 
-function Task({ task, running, units, can }) {
+function Task({ task, running, units, now, can }) {
   const { id, done, failed, all, table } = task;
   const [reasons, setReasons] = useState(null);
   const explain = () => get("compaction/explain", { id }).then(setReasons, (error) => setReasons([error.message]));
@@ -143,7 +145,8 @@ function Task({ task, running, units, can }) {
       <span class="meter"><span style=${{ width: `${(100 * done) / Math.max(1, all)}%` }}></span></span>
       <span>${percent(done, all)}</span> <span class="hint">
         ${number(done)} of ${number(all)} partitions, ${running} running${failed ? `, ${failed} failed`
-        : ""}; manager ${text(task.manager)}${task.priority ? `, priority ${task.priority}` : ""}${task.follows
+        : ""}${timing(task, now) && `, ${timing(task, now)}`}; manager ${text(task.manager)}
+        ${task.priority ? `, priority ${task.priority}` : ""}${task.follows
         ? `, follows ${task.follows}` : ""}</span></summary>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.keys(task.sums).length
@@ -151,7 +154,10 @@ function Task({ task, running, units, can }) {
       : null}
     <div class="acts">
       <button type="button" onClick=${explain} aria-expanded=${reasons !== null}>Explain</button>
-      <${Act} can=${can} path="compaction/pause" body=${() => ({ id, resume: task.paused })}>
+      <${Act} can=${can} path="compaction/pause" ask=${task.paused
+        ? `Let the task on ${table} go on? ${number(all - done - failed)} partitions are left.`
+        : `Pause the task on ${table}? Its ${running} running partitions end, and no other begins.`}
+        body=${() => ({ id, resume: task.paused })}>
         ${task.paused ? "Resume" : "Pause"}</${Act}>
       <${Reassign} can=${can} id=${id} units=${units.filter((unit) => unit.pc === task.pc
         && unit.node !== task.manager && !unit.drained)} />
@@ -170,7 +176,8 @@ function Reassign({ can, id, units }) {
   return html`<span class="act"><select aria-label="The next manager" onChange=${(event) => setTo(event.target.value)}>
       <option value="">any unit</option>${units.map((unit) => html`<option value=${unit.node}>${unit.node}</option>`)}
         </select>
-    <${Act} can=${can} path="compaction/reassign" body=${() => ({ id, to: to || null })}
+    <${Act} can=${can} path="compaction/reassign" ask=${`Give the task ${id} to ${to || "any other unit"}?`}
+      body=${() => ({ id, to: to || null })}
       tell=${(unit) => `to ${unit}`}>Reassign</${Act}></span>`;
 }
 
@@ -194,7 +201,8 @@ function Ended({ task, failures, can }) {
   return html`<${Panel} title=${round ? `Round ${round} of task ${id}` : `Task ${id}`} wide extra=${html`<button
     type="button" class="quiet" onClick=${() => choose({ task: null, round: null })}>Close</button>`}>
     <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped.
-      Created ${time(task.created)}, started ${time(task.started)}, finished ${time(task.finished)}.</p>
+      Created ${time(task.created)}, started ${time(task.started)}, finished ${time(task.finished)}${task.started
+      && task.finished ? `, after ${span(task.finished - task.started)}` : ""}.</p>
     ${task.error ? html`<p class="hint">${task.error}</p>` : null}
     ${Object.entries(task.sums).map(([name, sum]) => html`<p class="hint">${name}: ${number(sum)}</p>`)}
     <${Failures} key=${nameOf(task)} id=${id} round=${round} failed=${failed}

@@ -111,8 +111,8 @@ function Cover({ loss }) {
 
 /** Creations that fail on a unit, and another unit that wants its host. */
 function Faults({ unit, now }) {
-  const pause = unit.backoff_until > now ? `, nothing new for ${number(Math.ceil((unit.backoff_until - now) / 1000))} s`
-    : "";
+  const seconds = Math.ceil((unit.backoff_until - now) / 1000);
+  const pause = seconds > 0 ? `, nothing new for ${number(seconds)} s` : "";
   const faults = [
     unit.failures ? `${number(unit.failures)} creations failed in a row${pause}` : "",
     unit.conflict ? `machine ${text(unit.conflict)} has a unit of this host, which is refused` : "",

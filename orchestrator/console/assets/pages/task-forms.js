@@ -11,7 +11,7 @@ const NUMBERS = ["priority", "limit", "retries", "retry_failed", "budget", "min_
  */
 function useOptions() {
   const [written, set] = useState({});
-  const change = (name, value) => set({ ...written, [name]: value });
+  const change = (name, value) => set((before) => ({ ...before, [name]: value }));
   const input = (name, title, more) => html`<label>${title} <input name=${name} ...${more}
     value=${written[name] || ""} onInput=${(event) => change(name, event.target.value)} /></label>`;
   const count = (name, title, placeholder, more = /** @type {object} */ ({ min: 0 })) => input(name, title,
@@ -78,6 +78,8 @@ export function Submit({ can, units }) {
       </fieldset>
     </div>
     <div class="acts"><${Act} can=${can} tone="main" path="compaction/submit"
+      ask=${`Submit a task on ${written.db}.${written.schema}.${written.table}${options.cron || options.every
+        ? `, with rounds ${options.cron ? `at ${options.cron}` : `every ${options.every}`}` : ""}?`}
       disabled=${!written.db || !written.schema || !written.table} body=${() => body(options)}
       tell=${(id) => `task ${id}`}>Submit</${Act}></div>
   </details>`;
@@ -85,7 +87,7 @@ export function Submit({ can, units }) {
 
 /** Changes options of an unfinished task. */
 export function Change({ can, task }) {
-  const { options, shared, clear } = useOptions();
+  const { options, input, count, shared, clear } = useOptions();
   if (!can) return null;
   return html`<details class="submit"><summary>Change options</summary>
     <p class="hint">An empty field leaves its option as it is. The changes are for partitions that have not begun.
@@ -97,9 +99,17 @@ export function Change({ can, task }) {
       </fieldset>
       <fieldset><legend>Failures</legend>
         ${shared.timeout(task.timeout ? `${task.timeout}s` : "of the unit")} ${shared.retries(task.retries)}
+        ${count("retry_failed", "retries of failed partitions", task.retry_failed)}
+      </fieldset>
+      <fieldset><legend>Rounds</legend>
+        ${input("cron", "begin at (cron)", { size: 12, placeholder: task.schedule || "0 2 * * *" })} ${input("every",
+          "or pause between", { size: 8, placeholder: task.every ? `${task.every}s` : "1h" })}
+        ${count("repeat", "rounds, 0 without end", task.rounds)}
       </fieldset>
     </div>
     <div class="acts"><${Act} can=${can} path="compaction/set" disabled=${!Object.keys(options).length}
+      ask=${`Change the task on ${task.table}: ${Object.entries(options).map(([name,
+        value]) => `${name} to ${value}`).join(", ")}?`}
       body=${() => ({ ...options, id: task.id })} done=${clear} tell=${() => "changed"}>Change</${Act}></div>
   </details>`;
 }
