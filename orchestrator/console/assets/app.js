@@ -4,6 +4,7 @@ import { get, onLeave, send } from "./lib/api.js";
 import { follow, useAddress, link } from "./lib/address.js";
 import { isUtc, number, setUtc, time, zone } from "./lib/format.js";
 import { useLive } from "./lib/live.js";
+import { Reading } from "./lib/parts.js";
 import { badge, title } from "./lib/title.js";
 import { Login } from "./pages/login.js";
 import { Overview } from "./pages/overview.js";
@@ -14,6 +15,8 @@ import { CompactionPage } from "./pages/compaction.js";
 import { ActionsPage } from "./pages/actions.js";
 import { AccountsPage } from "./pages/accounts.js";
 
+/** The pages whose address names a key; without one they need the list of keys. */
+const OF_KEYS = ["show", "realm", "pool", "accounts"];
 const PAGES = [
   { name: "overview", title: "Overview", page: Overview },
   { name: "show", title: "Shows", page: ShowPage },
@@ -82,8 +85,10 @@ function App() {
       <div class="alerts" role="alert">${alerts.map(({ rule, since, value }) => html`<p class="trouble"><b>${rule}</b>
         ${" "}since ${time(since)}, now ${number(Math.round(value * 10) / 10)}</p>`)}</div>
       <main id="content" class=${current.name} tabindex="-1">
-        <${current.page} key=${`${current.name}${utc}`} keys=${keys} more=${more} chosen=${chosen}
-          can=${session.access === "operator"} />
+        ${live.state || chosen.key || !OF_KEYS.includes(current.name)
+          ? html`<${current.page} key=${`${current.name}${utc}`} keys=${keys} more=${more} chosen=${chosen}
+          can=${session.access === "operator"} />`
+          : html`<${Reading} trouble=${live.trouble} what="the list of keys" />`}
       </main>
     </div>`;
 }

@@ -13,10 +13,10 @@ use crate::SOON;
 /// Pages, and what is there when they are complete.
 const PAGES: [(&str, &str); 7] = [
     ("/", ".figures"),
-    ("/show?key=show:1", ".legend .tier"),
+    ("/show?key=show:1&seat=left-A-1", ".records li"),
     ("/realm?key=%7Br%7D:conf&cmu=u1&conference=4930", ".timeline"),
     ("/pool?key=%7Bp%7D", ".stack"),
-    ("/accounts?key=%7Bb%7D", ".tree"),
+    ("/accounts?key=%7Bb%7D&account=p1", "[aria-label='Table: Assignments of the account']"),
     ("/compaction", ".trouble"),
     ("/actions", "tbody"),
 ];

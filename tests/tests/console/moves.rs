@@ -79,11 +79,11 @@ fn row_area_and_tier_are_selected_by_buttons_and_keys() {
     let browser = opened(&console, "/show?key=show:1&seat=right-B-1");
     map(&browser);
     is_selected(&browser, 1);
-    click(&browser, "the whole row");
+    click(&browser, "row");
     is_selected(&browser, 6);
-    click(&browser, "the whole area");
+    click(&browser, "area");
     is_selected(&browser, 18);
-    click(&browser, "the whole tier");
+    click(&browser, "tier");
     is_selected(&browser, 35);
     click(&browser, "Clear");
     is_selected(&browser, 0);
@@ -103,7 +103,7 @@ fn row_area_and_tier_are_selected_by_buttons_and_keys() {
     browser.go(&console.address("/show?key=show:2&seat=a-3-1"));
     map(&browser);
     is_selected(&browser, 1);
-    click(&browser, "the whole area");
+    click(&browser, "area");
     shows(&browser, "600 seats; at most 500 can be selected at once");
     is_selected(&browser, 1);
     assert_eq!(browser.errors(), Vec::<String>::new());

@@ -60,6 +60,20 @@ fn page_says_that_redis_does_not_answer_and_that_it_is_gone() {
 }
 
 #[test]
+fn page_does_not_say_that_there_is_nothing_before_it_has_read() {
+    let server = RedisServer::start();
+    server.command("ACCOUNT.BOOK {b}:accounts");
+    let console = Console::start(&server, &[]);
+    server.pause();
+    let browser = opened(&console, "/accounts");
+    shows(&browser, "The server has not answered for some seconds");
+    assert!(!browser.run(&format!("return {TEXT}")).as_str().unwrap().contains("There is no book"));
+    server.resume();
+    shows(&browser, "No account is in transit");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn page_of_a_show_that_is_deleted_says_so() {
     let (server, _console, browser) = with_a_show();
     server.command("DEL show:1");

@@ -1,9 +1,9 @@
 // A table that can be filtered and sorted, which are both in the page's address, and saved as a CSV file.
-import { html, useMemo } from "./ui.js";
+import { html, useMemo, useState } from "./ui.js";
 import { choose, useAddress } from "./address.js";
 import { number, text } from "./format.js";
 
-/** Rows that are drawn at once; the filter finds the others. */
+/** Rows that are drawn at first, and those that are added on demand; the filter finds the others. */
 const SHOWN = 200;
 
 /**
@@ -36,6 +36,7 @@ function save(name, rows) {
  */
 export function Table({ id, label, columns, rows, pick, picked, none = "nothing here" }) {
   const { chosen } = useAddress();
+  const [shown, show] = useState(SHOWN);
   const wanted = (chosen[`${id}.find`] || "").toLowerCase();
   const [order, down] = (chosen[`${id}.sort`] || "").split("!");
   const value = (column, row) => (column.of ? column.of(row) : row[column.name]);
@@ -76,7 +77,7 @@ export function Table({ id, label, columns, rows, pick, picked, none = "nothing 
                 <button type="button" onClick=${() => sort(column.name)}>${column.title}</button></th>`)}</tr>
           </thead>
           <tbody>
-            ${found.slice(0, SHOWN).map((row) => html`<tr class=${picked?.(row) ? "picked" : ""}
+            ${found.slice(0, shown).map((row) => html`<tr class=${picked?.(row) ? "picked" : ""}
               onClick=${pick && (() => pick(row))}
                 tabindex=${pick ? 0 : undefined} onKeyDown=${pick && ((event) => event.key === "Enter" && pick(row))}>
                 ${columns.map((column) => html`<td class=${column.right ? "right" : ""}>
@@ -87,8 +88,9 @@ export function Table({ id, label, columns, rows, pick, picked, none = "nothing 
           </tbody>
         </table>
       </div>
-      ${found.length > SHOWN ? html`<p class="hint">${number(found.length - SHOWN)} more; the filter finds them</p>`
-        : null}
+      ${found.length > shown ? html`<p class="hint">${number(found.length - shown)} more; the filter finds them
+        <button type="button" class="quiet" onClick=${() => show(shown + SHOWN)}>
+          ${number(Math.min(SHOWN, found.length - shown))} more rows</button></p>` : null}
       ${found.length ? html`<button type="button" class="quiet save" aria-label=${`Save ${label} as CSV`}
         onClick=${saveFound}>CSV</button>` : null}
     </div>`;

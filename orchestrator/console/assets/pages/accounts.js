@@ -29,7 +29,7 @@ function Book({ name, state, chosen, can }) {
         ${["accounts", "assigned", "free", "revoking", "frozen", "logins", "modules", "instances"].map((name) => html`
           <${Figure} name=${name} value=${number(state.book[name])}
             tone=${name === "frozen" && state.book[name] ? "warn" : ""} />`)}
-        <${Figure} name="month ends" value=${time(state.book.month_end).slice(0, 10)} />
+        <${Figure} name="month ends" value=${time(state.book.month_end).slice(0, 10).replaceAll("-", "\u2011")} />
         <${Figure} name="leader" value=${text(state.book.leader)} hint=${`term ${text(state.book.term)}`} />
       </div></${Panel}>
       <${Panel} title="Departments, modules, instances" wide><${Tree} state=${state} /></${Panel}>

@@ -106,9 +106,9 @@ export function Selection({ name, show, selected, refused, can, version, now, cl
       ${seats.length > 6 ? html`<li class="hint">and ${number(seats.length - 6)} more</li>` : null}
     </ul>
     ${limit}
-    <div class="acts" role="group" aria-label="Select more">Select
+    <div class="acts" role="group" aria-label="Select more">Select the whole
       ${["row", "area", "tier"].map((kind) => html`<button type="button" class="quiet"
-        onClick=${() => spread(selected, kind)}>the whole ${kind}</button>`)}</div>
+        aria-label=${`Select the whole ${kind}`} onClick=${() => spread(selected, kind)}>${kind}</button>`)}</div>
     ${can ? html`<div class="acts">
       ${ids("free").length ? html`
         <label>for <input value=${user} size="10" maxlength="256" onInput=${(event) => setUser(event.target.value)} />

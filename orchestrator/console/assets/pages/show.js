@@ -180,7 +180,7 @@ function OneShow({ name, keys, chosen, can }) {
           <p id="map-help"
             class="hint">Wheel or pinch zooms, drag moves, click selects, Shift and drag selects many.
             Keys: arrows, +, −, 0; Enter begins at a seat, arrows go on, Enter selects, Space adds, R, A and T select
-            its row, area or tier, Escape ends.
+            its row, area or tier, Escape ends.${" "}
             ${can ? "Selected seats that are sold can be dragged to others." : ""}</p>
           <div class="tools" role="group" aria-label="Zoom">
             <button type="button" aria-label="Zoom in" onClick=${() => view.current.zoom(1.5)}>+</button>

@@ -5,7 +5,7 @@ import { go, link } from "../lib/address.js";
 import { NoText, Panel, pagesOf } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
-import { number, percent } from "../lib/format.js";
+import { counted, number, percent } from "../lib/format.js";
 
 /** Shows that are counted with one request. */
 const COUNTED = 200;
@@ -79,6 +79,6 @@ function Search({ shows }) {
         ${done < shows.length ? ` after ${number(done)} of ${number(shows.length)} shows` : ""}</p>`}
       <ul class="plan">${found.map(({ key, seats, more }) => html`<li>
         <button type="button" class="quiet" onClick=${() => go(link("show", { key, find: text }))}>${key}</button>
-        ${number(seats.length)}${more ? " and more" : ""} seats</li>`)}</ul></div>` : null}
+        ${more ? `${number(seats.length)} and more seats` : counted(seats.length, "seat")}</li>`)}</ul></div>` : null}
   </form>`;
 }
