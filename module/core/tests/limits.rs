@@ -221,6 +221,7 @@ fn numbers_of_a_realm_hold_at_their_limits() {
     let create = |e164| {
         Request::Client(ClientRequest::Create(Create {
             e164,
+            start: None,
             end: Some(1 << 45),
             size: 2,
             licences: 2,

@@ -320,9 +320,9 @@ fn realm_carries_out_a_deadline_before_requests_about_its_unit_or_conference() {
     realm.ok(&join());
     let create = |e164| {
         let (size, licences, priority, wishes, request) = (1, 1, 0, WishesRequest::default(), None);
-        let (end, recoverable, called_from) = (Some(1500), true, None);
+        let (start, end, recoverable, called_from) = (None, Some(1500), true, None);
         let create =
-            Create { e164, end, size, licences, priority, wishes, recoverable, request, called_from };
+            Create { e164, start, end, size, licences, priority, wishes, recoverable, request, called_from };
         Request::Client(ClientRequest::Create(create))
     };
     realm.ok(&create(b"1"));

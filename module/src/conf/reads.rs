@@ -96,7 +96,7 @@ pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'
 pub(super) fn stat(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Realm>(call, |realm, _| {
         let totals = realm.totals();
-        let [waiting, creating, open, pending, ended] =
+        let [waiting, creating, open, pending, ended, scheduled] =
             totals.states.map(|count| Field::Number(count as i64));
         let [up, suspect, unreachable, down] = totals.units.map(|count| Field::Number(count as i64));
         let fields = [
@@ -105,6 +105,7 @@ pub(super) fn stat(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
             ("open", open),
             ("lost", Field::Number(totals.lost as i64)),
             ("pending", pending),
+            ("scheduled", scheduled),
             ("ended", ended),
             ("up", up),
             ("suspect", suspect),

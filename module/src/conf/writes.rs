@@ -102,12 +102,13 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
     answer::<Realm>(call, &Request::Claim(Claim { term, leader, force: force.is_given() }))
 }
 
-/// `CONF.CREATE key e164 [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
+/// `CONF.CREATE key e164 [START ms] [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
 pub(super) fn create(
     call: &Call<'_>,
     [
         _,
         e164,
+        start,
         end,
         size,
         licences,
@@ -121,7 +122,7 @@ pub(super) fn create(
         request,
         pool,
         wait,
-    ]: &[Argument<'_>; 15],
+    ]: &[Argument<'_>; 16],
 ) -> Done {
     let wishes = WishesRequest {
         zone: Some(zone.optional_text()),
@@ -132,6 +133,7 @@ pub(super) fn create(
     };
     let create = Create {
         e164: e164.text(),
+        start: start.optional_integer(),
         end: end.optional_integer(),
         size: size.optional_integer().unwrap_or(1),
         licences: licences.optional_integer().unwrap_or(1),
@@ -143,6 +145,10 @@ pub(super) fn create(
     };
     let pool = pool.place_of_key().map(|place| call.key_at(place)).transpose()?;
     let wait = waiting::wait_of(wait)?;
+    if wait.is_some() && create.start.is_some() {
+        let text = "START and WAIT exclude each other: LIMIT names the earliest START that fits";
+        return Err(Refusal::new(Code::Err, text));
+    }
     match (create.e164 == b"*", pool) {
         (false, None) => answer_created(call, |step| {
             // Those that wait come first.

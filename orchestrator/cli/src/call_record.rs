@@ -20,7 +20,7 @@ pub(crate) enum Form {
 columns! {
     /// The fields of a record, in the order of a file.
     pub(crate) RECORD = id Text, record Number, missing_before Number, number Text, origin_epoch Number,
-        created Time, opened Time, ended Time, cause Text, truncated Flag, segments Text;
+        created Time, start Time, opened Time, ended Time, cause Text, truncated Flag, segments Text;
 }
 
 /// The id of an entry of a stream: milliseconds and sequence.
@@ -40,6 +40,9 @@ pub(crate) fn id(text: &str) -> Option<Id> {
     let (time, sequence) = text.split_once('-')?;
     Some((time.parse().ok()?, sequence.parse().ok()?))
 }
+
+/// The most assignments that the realm keeps of a conference.
+const KEPT: usize = 64;
 
 /// The event of an entry for a conference that has ended.
 const ENDED: &str = "ended";
@@ -72,22 +75,27 @@ impl CallRecord {
         // A server that took over may know of fewer ends than its predecessor.
         let missing = last.map_or(0, |last| number.saturating_sub(last.number + 1));
         let origin = entry.number("origin_epoch");
-        let segments: Vec<Value> = entry
-            .text("segments")
-            .split(',')
-            .map(segment)
-            .collect::<Option<_>>()
+        let (text, was_scheduled) = (entry.text("segments"), !entry.bytes("start").is_empty());
+        // A conference that ends before its start has none.
+        let segments = if was_scheduled && text.is_empty() {
+            Some(Vec::new())
+        } else {
+            text.split(',').map(segment).collect::<Option<Vec<Value>>>()
+        };
+        let segments = segments
             .with_context(|| format!("entry {} has segments that this version cannot read", entry.id))?;
-        // The realm keeps the latest assignments of a conference.
+        // The realm keeps the latest assignments of a conference. The first one of a conference that was scheduled is
+        // later than its creation.
         let first = segments.first().and_then(|first| first.get("epoch")?.as_u64());
-        let truncated = first != Some(origin);
+        let truncated = first != Some(origin) && (!was_scheduled || segments.len() >= KEPT);
         let time = |name| match entry.bytes(name) {
             b"" => Value::Null,
             _ => json!(entry.number(name)),
         };
         let fields = json!({
             "id": entry.id, "record": number, "missing_before": missing, "number": entry.text("e164"),
-            "origin_epoch": origin, "created": time("created"), "opened": time("opened"), "ended": time("ended"),
+            "origin_epoch": origin, "created": time("created"), "start": time("start"),
+            "opened": time("opened"), "ended": time("ended"),
             "cause": entry.text("cause"), "truncated": truncated, "segments": segments,
         });
         Ok(Some(Self { id: at, number, fields }))
@@ -212,7 +220,8 @@ mod tests {
         let line: Value = serde_json::from_str(&record.line(Form::Jsonl)).unwrap();
         let expected = json!({
             "id": "50-0", "record": 5, "missing_before": 2, "number": "49", "origin_epoch": 7,
-            "created": utc(1000), "opened": null, "ended": utc(3000), "cause": "unit", "truncated": false,
+            "created": utc(1000), "start": null, "opened": null, "ended": utc(3000), "cause": "unit",
+            "truncated": false,
             "segments": [
                 { "unit": "a ,:1:1", "epoch": 7, "from": utc(1000), "opened": utc(1100), "to": utc(2000), "how": "lost" },
                 { "unit": "b:1:1", "epoch": 9, "from": utc(2100), "opened": null, "to": utc(3000), "how": "ended" },
@@ -221,6 +230,15 @@ mod tests {
         assert_eq!(line, expected);
         let later = CallRecord::read(&entry(5, "49", "b:1:1 9 2100 - 3000 ended"), None).unwrap().unwrap();
         assert_eq!((later.missing(), &later.fields["truncated"]), (0, &json!(true)));
+        // Of a conference that was scheduled, the first assignment is later than the creation; or there is none.
+        for (segments, count) in [("b:1:1 9 2100 - 3000 ended", 1), ("", 0)] {
+            let mut scheduled = entry(5, "49", segments);
+            scheduled.fields.push((b"start".to_vec(), b"2000".to_vec()));
+            let record = CallRecord::read(&scheduled, None).unwrap().unwrap();
+            let count_of = record.fields["segments"].as_array().unwrap().len();
+            assert_eq!((&record.fields["truncated"], count_of), (&json!(false), count));
+            assert_eq!(record.fields["start"], json!(2000));
+        }
     }
 
     #[test]

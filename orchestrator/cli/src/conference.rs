@@ -27,7 +27,7 @@ pub(crate) enum Verb {
     List(List),
     /// Show a conference, its details and its assignments
     Get(One),
-    /// Create a conference: Redis chooses a unit and notifies it
+    /// Create a conference: Redis chooses a unit and notifies it, at once or at --start
     Create(Create),
     /// Change the planned end of a conference
     Extend(Extend),
@@ -60,7 +60,7 @@ pub(crate) struct One {
 #[derive(Debug, Default, Args)]
 pub(crate) struct List {
     /// Only conferences in this state; ended ones are listed only with it
-    #[arg(long, value_parser = ["waiting", "creating", "open", "lost", "pending", "ended"])]
+    #[arg(long, value_parser = ["scheduled", "waiting", "creating", "open", "lost", "pending", "ended"])]
     state: Option<String>,
     /// Only conferences of this unit
     #[arg(long, add = ArgValueCompleter::new(complete::units))]
@@ -81,6 +81,10 @@ pub(crate) struct Create {
     /// Call a number for it from the pool at this key
     #[arg(long, value_name = "KEY", add = ArgValueCompleter::new(complete::pools))]
     from: Option<String>,
+    /// Its start, if it is scheduled: 2026-11-21T17:00:00+01:00, or a length of time from now, 1h30m. Room and licences
+    /// are reserved until its end
+    #[arg(long, value_name = "TIME", value_parser = time::instant, requires = "end", conflicts_with = "until_open")]
+    start: Option<i64>,
     /// Its end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
     #[arg(long, value_name = "TIME", value_parser = time::instant)]
     end: Option<i64>,
@@ -198,11 +202,11 @@ pub(crate) struct Wait {
 }
 
 columns! {
-    CONFERENCES = number Text = "e164", state Text, unit Unit = "cmu", opened Time, end Time, cause Text,
+    CONFERENCES = number Text = "e164", state Text, unit Unit = "cmu", start Time, opened Time, end Time, cause Text,
         epoch Text wide, created Time wide, size Number wide, licences Number wide, priority Number wide,
         zone Text wide;
     CONFERENCE = number Text = "e164", state Text, unit Unit = "cmu", epoch Text, origin_epoch Text,
-        created Time, opened Time, end Time, ended Time, cause Text, pending_since Time, attempts Number,
+        created Time, start Time, opened Time, end Time, ended Time, cause Text, pending_since Time, attempts Number,
         next_retry Time, moving_to Unit, ending Time, recovering Flag, recoverable Flag, size Number,
         licences Number, priority Number, zone Text, zone_fall_ms Span = "zonefall", host Text = "unit", elsewhere Flag,
         require Text, prefer Text, request Text, pool Text, identity Text;
@@ -284,6 +288,7 @@ async fn create(context: &Context, arguments: &Create) -> Result {
     let request = CreateRequest {
         e164: &arguments.number,
         from: arguments.from.as_deref(),
+        start: arguments.start.map(i64::unsigned_abs),
         end: arguments.end.map(i64::unsigned_abs),
         size: arguments.size,
         licences: arguments.licences,
@@ -302,6 +307,9 @@ async fn create(context: &Context, arguments: &Create) -> Result {
         let open =
             wait::until_open(context, arguments.realm.key(), changing, &record, arguments.timeout).await?;
         return done(context, &open, &format!("is open on {}", short(&open.text("cmu"))));
+    }
+    if let Some(start) = arguments.start.filter(|_| record.text("state") == "scheduled") {
+        return done(context, &record, &format!("is scheduled for {}", context.out.time(start)));
     }
     let (state, unit) = (record.text("state"), record.text("cmu"));
     done(context, &record, &format!("is {state} on {}", short(&unit)))

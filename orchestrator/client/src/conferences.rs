@@ -64,6 +64,8 @@ pub struct CreateRequest<'a> {
     pub e164: &'a str,
     /// The key of the pool from which a number is called.
     pub from: Option<&'a str>,
+    /// Its start, in milliseconds since 1970, if it is scheduled.
+    pub start: Option<u64>,
     /// Its end, in milliseconds since 1970.
     pub end: Option<u64>,
     /// Room that it takes.
@@ -192,6 +194,7 @@ impl RealmStore {
         let mut command = self.begin("CONF.CREATE");
         command.arg(conference.e164);
         let numbers = [
+            ("START", conference.start.map(|start| start as i64)),
             ("END", conference.end.map(|end| end as i64)),
             ("SIZE", conference.size.map(i64::from)),
             ("LICENCES", conference.licences.map(i64::from)),

@@ -176,6 +176,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
         );
         let create = Create {
             e164,
+            start: None,
             end: None,
             size: 1,
             licences: 1,

@@ -97,7 +97,7 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
             format!("extended 7 a:1:1 {first} open"),
             format!("ending 7 a:1:1 {first} open manager"),
             format!(
-                "ended 7 a:1:1 {first} ended manager 1 {first} {created} {opened} {ended} \
+                "ended 7 a:1:1 {first} ended manager 1 {first} {created}  {opened} {ended} \
                  a:1:1 {first} {from} {heard} {to} ended"
             ),
         ]
@@ -414,9 +414,9 @@ fn records_have_all_their_fields_in_both_protocols() {
         if protocol == 3 {
             realm.client.hello3();
         }
-        let conference = "e164 state cmu epoch origin_epoch copy_epoch created opened end ended cause pending_since \
-                          attempts next_retry moving_to moving_epoch ending recovering recoverable priority size \
-                          licences zone zonefall unit elsewhere request pool require \
+        let conference = "e164 state cmu epoch origin_epoch copy_epoch created opened start end ended cause \
+                          pending_since attempts next_retry moving_to moving_epoch ending recovering recoverable \
+                          priority size licences zone zonefall unit elsewhere request pool require \
                           prefer tried";
         assert_eq!(names(&realm.ok("CONF.INFO 7")), conference);
         let created = realm.ok(&format!("CONF.CREATE new{protocol}"));
@@ -513,7 +513,10 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("CMU.REPORT a:1:1 HIGHEST 0 ENDED 2 7 1", "ERR 'ENDED': 2 rows are announced and 1 follow"),
         ("CMU.REPORT a:1:1 HIGHEST 0 ENDED 1 7 x", "ERR epoch must be a whole number"),
         ("CONF.EXTEND 7 UNTIL 5", "ERR END is missing"),
-        ("CONF.LIST STATE asleep", "ERR 'STATE' takes waiting, creating, open, lost, pending or ended"),
+        (
+            "CONF.LIST STATE asleep",
+            "ERR 'STATE' takes scheduled, waiting, creating, open, lost, pending or ended",
+        ),
         ("CONF.LIST COUNT 0", "ERR COUNT must be 1 to"),
         ("CONF.RECOVER COUNT 1001", "ERR COUNT must be 1 to 1000"),
         ("CONF.RECOVER TERM 9", "STALE term 9 is not the claimed one"),
@@ -596,4 +599,43 @@ fn pending_conference_leaves_its_zone_when_its_time_has_come() {
     );
     assert!(altered.field("zonefall").is_null());
     no_internal_errors(&server);
+}
+
+#[test]
+fn scheduled_conference_opens_at_its_start_and_survives_reload_and_failover() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    replica.replica_of(&server);
+    let mut realm = Realm::of(&server);
+    realm.ok("CONF.REALM");
+    realm.ok("CMU.JOIN a:1:1 CAPACITY 9 LEASE 3600000000");
+    let start = clock(&mut realm.client) + 3000;
+    let later = start + 3_600_000;
+    let booked = realm.ok(&format!("CONF.CREATE 7 START {start} END {later} SIZE 6 REQUEST r"));
+    assert_eq!((booked.field("state").text(), booked.field("start").int()), ("scheduled".into(), start));
+    realm.ok(&format!("CONF.CREATE 8 START {later} END {} SIZE 9", later + 1000));
+    assert_eq!((realm.stat("scheduled"), realm.stat("used")), (2, 0));
+    assert_eq!(realm.code(&format!("CONF.CREATE 9 START {start} END {later} WAIT 0")), "ERR");
+    realm.client.words("DEBUG RELOAD");
+    // What is reserved is reserved after the reload.
+    let refused = realm.call("CONF.CREATE 9");
+    assert!(refused.error().contains(&format!("with START {} it fits", later + 1000)), "{refused:?}");
+    assert_eq!(realm.stat("scheduled"), 2);
+    eventually("its start", TIMEOUT, || realm.place("7").2 == "creating");
+    let (cmu, epoch, _) = realm.place("7");
+    assert!(clock(&mut realm.client) >= start);
+    realm.ok(&format!("CONF.ACK 7 {cmu} {epoch}"));
+    let told = realm.entries(&format!("cmd:{cmu}"));
+    assert_eq!(told, [format!("CREATE 7 {cmu} {epoch} {later} 6 0 r 0 0")]);
+    // The replica has the same, and starts the other one as a master: not before its time.
+    server.wait_offset_equal(&replica);
+    replica.command("REPLICAOF NO ONE");
+    let mut copy = Realm::of(&replica);
+    assert_eq!((copy.place("7").2, copy.place("8").2), ("open".into(), "scheduled".into()));
+    assert_eq!(copy.code("CONF.CREATE 9"), "LIMIT");
+    let soon = clock(&mut copy.client) + 200;
+    copy.ok(&format!("CONF.CREATE 9 START {soon} END {later} SIZE 3"));
+    eventually("its start", TIMEOUT, || copy.place("9").2 == "creating");
+    assert_eq!(copy.ok("CONF.RELEASE 8").field("state").text(), "ended");
+    no_internal_errors(&server);
+    no_internal_errors(&replica);
 }

@@ -9,6 +9,8 @@ use crate::words;
 words! {
     /// The state of a conference as replies show it.
     pub enum ShownState {
+        /// As [`State::Scheduled`].
+        Scheduled => "scheduled",
         /// As [`State::Waiting`].
         Waiting => "waiting",
         /// As [`State::Creating`].
@@ -29,7 +31,7 @@ words! {
 #[allow(missing_docs, reason = "as in the record")]
 pub struct Totals {
     /// Conferences by state, in the order of `State::ALL`. Those that are `lost` do not count as open.
-    pub states: [usize; 5],
+    pub states: [usize; 6],
     /// Units by state, in the order of `UnitState::ALL`.
     pub units: [usize; 4],
     /// Conferences that are [`ShownState::Lost`].
@@ -75,6 +77,7 @@ impl Realm {
     pub fn shown_state(&self, conference: &Conference) -> ShownState {
         let owner = || conference.owner.and_then(|owner| self.indexed_unit(owner));
         match conference.state {
+            State::Scheduled => ShownState::Scheduled,
             State::Waiting => ShownState::Waiting,
             State::Creating => ShownState::Creating,
             State::Open if owner().is_some_and(|unit| unit.state == UnitState::Unreachable) => {

@@ -290,6 +290,8 @@ pub struct Report<'a> {
 pub struct Create<'a> {
     /// E.164 number.
     pub e164: &'a [u8],
+    /// Planned start, in milliseconds since 1970; at once if `None`.
+    pub start: Option<Millis>,
     /// Planned end, in milliseconds since 1970.
     pub end: Option<Millis>,
     /// Room that the conference takes on a unit.

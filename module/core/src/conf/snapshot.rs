@@ -91,6 +91,8 @@ impl Realm {
             ensure(!State::ALL.into_iter().any(known), "an epoch was given out twice")?;
             let known = conference.asked_for().is_some_and(|request| self.requests.contains_key(request));
             ensure(!known, "two conferences were asked for by one request")?;
+            let may_enter = conference.state != State::Scheduled || self.may_schedule(&conference.wishes);
+            ensure(may_enter, "too many conferences are scheduled")?;
             self.enter(conference);
         }
         Ok(())
@@ -99,11 +101,12 @@ impl Realm {
     /// Finds the units of a decoded conference by their names, and shares the names with them.
     fn resolve(&self, conference: &mut Conference) -> Result<(), Damaged> {
         let unit = |cmu: &Name| self.find_unit(cmu).ok_or(Damaged("a conference is on an unknown unit"));
-        let latest = conference.history.last().ok_or(Damaged("a conference has no assignment"))?;
-        let given_out = latest.epoch.max(conference.last_update) <= self.last_epoch;
+        let (latest, origin) = (conference.history.last(), conference.origin_epoch);
+        let epochs = latest.map_or((origin, origin), |latest| (latest.epoch, latest.copy_epoch));
+        (conference.epoch, conference.copy_epoch) = epochs;
+        let given_out = conference.epoch.max(conference.last_update) <= self.last_epoch;
         ensure(given_out, "an epoch was not given out")?;
-        (conference.epoch, conference.copy_epoch) = (latest.epoch, latest.copy_epoch);
-        if latest.ended.is_none() {
+        if let Some(latest) = latest.filter(|latest| latest.ended.is_none()) {
             conference.owner = Some(unit(&latest.cmu)?);
         }
         if let Some(moving) = &mut conference.moving {

@@ -47,13 +47,15 @@ impl Waiter {
         }
     }
 
-    /// The outcome if the creation is decided now.
-    fn decided(&self, realm: &Realm, now: Millis) -> Decided {
+    /// The outcome if the creation is decided now, and whether it is the same for all of its class: otherwise room is
+    /// reserved, and what fits depends on the end of each.
+    fn decided(&self, realm: &Realm, now: Millis) -> (Decided, bool) {
         let (size, licences, zone, host, require) = &self.class;
         let [require, prefer] =
             [require, &self.prefer].map(|tags| tags.iter().map(|tag| &tag[..]).collect::<Vec<_>>());
         let create = Create {
             e164: &self.e164,
+            start: None,
             end: self.end,
             size: *size,
             licences: *licences,
@@ -69,7 +71,9 @@ impl Waiter {
             request: self.request.as_deref(),
             called_from: None,
         };
-        decide(realm, now, &Request::Client(ClientRequest::Create(create)))
+        let outcome = decide(realm, now, &Request::Client(ClientRequest::Create(create)));
+        let is_same = realm.reservations.is_empty() || !realm.has_room(&create);
+        (outcome, is_same)
     }
 }
 
@@ -119,10 +123,12 @@ impl Realm {
                 self.waiters.leave(id);
                 continue;
             }
-            let outcome = waiter.decided(self, now);
+            let (outcome, is_same) = waiter.decided(self, now);
             if matches!(&outcome, Err(refusal) if refusal.code == Code::Limit) {
                 let class = waiter.class.clone();
-                self.waiters.refused.insert(class);
+                if is_same {
+                    self.waiters.refused.insert(class);
+                }
                 continue;
             }
             self.waiters.leave(id);

@@ -35,6 +35,7 @@ mod rebalance;
 mod records;
 mod recovering;
 mod rig;
+mod scheduled;
 mod sentences;
 mod shown;
 mod snapshot;

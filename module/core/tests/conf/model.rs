@@ -542,6 +542,7 @@ fn claim(term: u64) -> Request<'static> {
 fn create(request: &[u8]) -> Create<'_> {
     Create {
         e164: E164,
+        start: None,
         end: Some(NOW + END),
         size: 1,
         licences: 1,

@@ -18,9 +18,24 @@ fn segments(one: &Conference) -> String {
 /// Checks an entry of the event stream: ends are numbered one by one, and have what the record of the conference has.
 /// `ends` is the number of the last end.
 pub(super) fn check_entry(realm: &Realm, told: &str, ends: &mut u64) {
-    let words: Vec<&str> = told.splitn(13, ' ').collect();
-    let ["evt", "ended", e164, _, _, "ended", cause, number, origin, created, opened, ended, entry] =
-        words[..]
+    let words: Vec<&str> = told.splitn(14, ' ').collect();
+    // The values at the end of an entry may be empty, and are left out here.
+    let [
+        "evt",
+        "ended",
+        e164,
+        _,
+        _,
+        "ended",
+        cause,
+        number,
+        origin,
+        created,
+        start,
+        opened,
+        ended,
+        ref rest @ ..,
+    ] = words[..]
     else {
         assert!(!told.starts_with("evt ended"), "{told}");
         return;
@@ -31,9 +46,13 @@ pub(super) fn check_entry(realm: &Realm, told: &str, ends: &mut u64) {
     // The tombstone may be gone, or replaced by the next conference of the number.
     let Some(one) = one.filter(|one| one.origin_epoch.to_string() == origin) else { return };
     let text = |time: Option<i64>| time.map(|time| time.to_string()).unwrap_or_default();
-    let expected = [one.cause.word().to_owned(), text(Some(one.created)), text(one.opened), text(one.ended)];
-    assert_eq!([cause, created, opened, ended], expected.each_ref().map(String::as_str), "{told}");
-    assert_eq!(entry, segments(one), "{told}");
+    let times = [Some(one.created), one.start, one.opened, one.ended].map(text);
+    assert_eq!(
+        (cause, [created, start, opened, ended]),
+        (one.cause.word(), times.each_ref().map(String::as_str)),
+        "{told}"
+    );
+    assert_eq!(rest.join(" "), segments(one), "{told}");
 }
 
 #[test]
@@ -53,7 +72,7 @@ fn end_is_told_with_its_number_and_all_assignments() {
     let ended = format!("z:1:1 {second} 1500 1520 1820 ended");
     assert_eq!(
         told,
-        format!("evt ended 1 z:1:1 {second} ended unit 1 {first} 1000 1000 1820 {lost},{ended}")
+        format!("evt ended 1 z:1:1 {second} ended unit 1 {first} 1000  1000 1820 {lost},{ended}")
     );
     rig.create("2");
     rig.nack("2", "z:1:1", rig.epoch("2"));
@@ -62,7 +81,7 @@ fn end_is_told_with_its_number_and_all_assignments() {
     assert_eq!(
         told,
         format!(
-            "evt ended 2 z:1:1 {epoch} ended refused 2 {epoch} 1820  1820 z:1:1 {epoch} 1820 - 1820 failed"
+            "evt ended 2 z:1:1 {epoch} ended refused 2 {epoch} 1820   1820 z:1:1 {epoch} 1820 - 1820 failed"
         )
     );
     rig.check();

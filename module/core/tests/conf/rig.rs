@@ -315,8 +315,9 @@ fn rows<'a>(rows: &[(&'a str, u64)]) -> Vec<(&'a [u8], u64)> {
 pub(crate) fn created(e164: &str, cmu: &str, epoch: u64) -> Created {
     Created {
         e164: e164.as_bytes().into(),
-        cmu: Name::from(cmu.as_bytes()),
+        cmu: Some(Name::from(cmu.as_bytes())),
         epoch,
+        start: None,
         end: None,
         size: 1,
         licences: 1,
@@ -331,6 +332,7 @@ pub(crate) fn created(e164: &str, cmu: &str, epoch: u64) -> Created {
 pub(crate) fn wish(e164: &str) -> Create<'_> {
     Create {
         e164: e164.as_bytes(),
+        start: None,
         end: None,
         size: 1,
         licences: 1,

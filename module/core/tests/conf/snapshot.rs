@@ -10,7 +10,7 @@ use allot_core::conf::{Event, Realm, Reply};
 const SNAPSHOT: &str = include_str!("snapshot.hex");
 
 /// A realm with each kind of record: units that are up, drained, down, replaced and forgotten, and conferences that are
-/// creating, open with details, moving, pending after a failed try, and ended; and with a message that waits.
+/// scheduled, creating, open with details, moving, pending after a failed try, and ended; and with a waiting message.
 fn realm() -> Rig {
     let mut rig = Rig::new(&["d:1:1"]);
     rig.ask(&Request::Claim(Claim { term: 7, leader: b"scheduler", force: false })).unwrap();
@@ -42,7 +42,8 @@ fn realm() -> Rig {
     };
     let in_zone = Create { wishes, end: Some(9_000_000), priority: -2, size: 2, ..wish("1") };
     let called = Create { request: Some(b"r"), called_from: Some((b"pool", b"lease")), ..wish("2") };
-    for create in [in_zone, called, wish("3"), wish("4"), wish("5")] {
+    let later = Create { start: Some(8_000_000), end: Some(9_500_000), size: 2, ..wish("6") };
+    for create in [in_zone, called, wish("3"), wish("4"), wish("5"), later] {
         rig.ask(&Request::Client(ClientRequest::Create(create))).unwrap();
     }
     for e164 in ["1", "2", "3"] {
@@ -73,8 +74,8 @@ fn realm() -> Rig {
 #[test]
 fn snapshot_keeps_its_bytes() {
     let rig = realm();
-    let states = ["1", "2", "3"].map(|e164| rig.word(e164));
-    assert_eq!(states, ["open", "ended", "pending"]);
+    let states = ["1", "2", "3", "6"].map(|e164| rig.word(e164));
+    assert_eq!(states, ["open", "ended", "pending", "scheduled"]);
     rig.check();
     let mut bytes = rig.realm.encode();
     assert_eq!(lines(&bytes), SNAPSHOT);

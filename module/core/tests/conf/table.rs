@@ -12,22 +12,25 @@ const A: &str = "a:1:1";
 const B: &str = "b:1:1";
 
 /// The columns. `recovering` is a creation that recovers a conference, on B; `lost` is pending, and A had it last.
-const COLUMNS: [&str; 7] = ["none", "ended", "waiting", "creating", "recovering", "open", "lost"];
+const COLUMNS: [&str; 8] =
+    ["none", "ended", "waiting", "creating", "recovering", "open", "lost", "scheduled"];
 
 /// The conference `7` in that state. Its unit is A, but B where it is being recovered; both are up.
 fn world(column: &str) -> Rig {
     let mut rig = Rig::with(Settings { policy: Policy::Earliest, ..Settings::default() }, &[A, B]);
     if column != "none" {
+        let start = (column == "scheduled").then_some(rig.now + 10 * MINUTE);
         let end = Some(rig.now + 20 * MINUTE);
         rig.ask(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
+            start,
             end,
             request: Some(b"r"),
             ..wish("7")
         })))
         .unwrap();
-        assert_eq!(rig.owner("7"), A);
+        assert_eq!(rig.owner("7"), if start.is_some() { "" } else { A });
     }
-    if !matches!(column, "none" | "creating") {
+    if !matches!(column, "none" | "creating" | "scheduled") {
         let epoch = rig.epoch("7");
         rig.ack("7", A, epoch);
     }
@@ -66,10 +69,11 @@ type Act = fn(&mut Rig);
 /// The unit and epoch of the latest assignment.
 fn last(rig: &Rig) -> (String, u64) {
     let Some(one) = rig.realm.conference_called(b"7") else { return (A.into(), 17) };
-    (String::from_utf8_lossy(one.last_unit().unwrap()).into_owned(), one.epoch)
+    let unit = one.last_unit().map_or(A.into(), |unit| String::from_utf8_lossy(unit).into_owned());
+    (unit, one.epoch)
 }
 
-fn row(event: &str, cells: [&str; 7], act: impl Fn(&mut Rig) -> String) {
+fn row(event: &str, cells: [&str; 8], act: impl Fn(&mut Rig) -> String) {
     for (column, cell) in COLUMNS.into_iter().zip(cells) {
         // Cannot be: there is nobody who could say so.
         if cell == "-" {
@@ -97,31 +101,35 @@ fn create() {
     // none, ended, waiting, creating, recovering, open, pending
     row(
         "create",
-        ["creating:CREATE", "creating:CREATE", "EXISTS", "EXISTS", "EXISTS", "EXISTS", "EXISTS"],
+        ["creating:CREATE", "creating:CREATE", "EXISTS", "EXISTS", "EXISTS", "EXISTS", "EXISTS", "EXISTS"],
         |rig| rig.code(&Request::Client(ClientRequest::Create(wish("7")))),
     );
-    row("the same again", ["creating:CREATE", "same", "same", "same", "same", "same", "same"], |rig| {
-        rig.code(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
-            request: Some(b"r"),
-            ..wish("7")
-        })))
-    });
+    row(
+        "the same again",
+        ["creating:CREATE", "same", "same", "same", "same", "same", "same", "same"],
+        |rig| {
+            rig.code(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
+                request: Some(b"r"),
+                ..wish("7")
+            })))
+        },
+    );
 }
 
 #[test]
 fn ack() {
-    row("ack, match", ["-", "-", "open", "open", "open", "same", "-"], |rig| {
+    row("ack, match", ["-", "-", "open", "open", "open", "same", "-", "-"], |rig| {
         let (unit, epoch) = last(rig);
         rig.ack("7", &unit, epoch)
     });
     let stale =
         ["same:RELEASE", "same:RELEASE", "same:RELEASE", "same:RELEASE", "same:RELEASE", "same:RELEASE"];
-    let all = [stale[0], stale[1], stale[2], stale[3], stale[4], stale[5], "same:RELEASE"];
+    let all = [stale[0], stale[1], stale[2], stale[3], stale[4], stale[5], "same:RELEASE", "same:RELEASE"];
     row("ack, of another epoch", all, |rig| {
         let (unit, epoch) = last(rig);
         rig.ack("7", &unit, epoch + 1)
     });
-    row("ack, of another unit", ["same", "same", "same", "same", "same", "same", "same"], |rig| {
+    row("ack, of another unit", ["same", "same", "same", "same", "same", "same", "same", "same"], |rig| {
         let (unit, epoch) = last(rig);
         let other = if unit == A { B } else { A };
         let reply = rig.ack("7", other, epoch);
@@ -133,27 +141,31 @@ fn ack() {
 
 #[test]
 fn nack_and_create_timeout() {
-    row("nack", ["NOTFOUND", "STALE", "pending", "same", "pending", "BADSTATE", "NOTOWNER"], |rig| {
-        let (unit, epoch) = last(rig);
-        rig.nack("7", &unit, epoch)
-    });
-    row("create timeout", ["-", "-", "-", "same:RELEASE", "pending:RELEASE", "same", "-"], |rig| {
+    row(
+        "nack",
+        ["NOTFOUND", "STALE", "pending", "same", "pending", "BADSTATE", "NOTOWNER", "NOTOWNER"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.nack("7", &unit, epoch)
+        },
+    );
+    row("create timeout", ["-", "-", "-", "same:RELEASE", "pending:RELEASE", "same", "-", "-"], |rig| {
         rig.pass(10_000);
         String::new()
     });
     // There is no other unit.
-    row("last nack", ["-", "-", "-", "ended", "pending", "-", "-"], |rig| {
+    row("last nack", ["-", "-", "-", "ended", "pending", "-", "-", "-"], |rig| {
         let (unit, epoch) = last(rig);
         rig.down(if unit == A { B } else { A });
         rig.nack("7", &unit, epoch)
     });
-    row("last create timeout", ["-", "-", "-", "ended:RELEASE", "pending:RELEASE", "-", "-"], |rig| {
+    row("last create timeout", ["-", "-", "-", "ended:RELEASE", "pending:RELEASE", "-", "-", "-"], |rig| {
         let (unit, _) = last(rig);
         rig.down(if unit == A { B } else { A });
         rig.pass(10_000);
         String::new()
     });
-    row("create timeout, lease over", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
+    row("create timeout, lease over", ["-", "-", "-", "same", "same", "-", "-", "-"], |rig| {
         let (unit, _) = last(rig);
         lease(rig, &unit, 100);
         rig.pass(10_000);
@@ -162,7 +174,7 @@ fn nack_and_create_timeout() {
         rig.pass(9_999);
         String::new()
     });
-    row("create timeout, suspect", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
+    row("create timeout, suspect", ["-", "-", "-", "same", "same", "-", "-", "-"], |rig| {
         let (unit, _) = last(rig);
         // 60 % of the lease are over, and its answer may be lost.
         lease(rig, &unit, 15_000);
@@ -171,7 +183,7 @@ fn nack_and_create_timeout() {
         rig.pass(9_999);
         String::new()
     });
-    row("create timeout after a restart", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
+    row("create timeout after a restart", ["-", "-", "-", "same", "same", "-", "-", "-"], |rig| {
         rig.pass(9_999);
         rig.restart(&[A, B]);
         rig.pass(9_999);
@@ -181,12 +193,12 @@ fn nack_and_create_timeout() {
 
 #[test]
 fn program_failed() {
-    let failed = ["NOTFOUND", "STALE", "pending", "same", "pending", "pending", "NOTOWNER"];
+    let failed = ["NOTFOUND", "STALE", "pending", "same", "pending", "pending", "NOTOWNER", "NOTOWNER"];
     row("failed", failed, |rig| {
         let (unit, epoch) = last(rig);
         rig.failed("7", &unit, epoch)
     });
-    let other = ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"];
+    let other = ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER", "NOTOWNER"];
     row("failed, other epoch", other, |rig| {
         let (unit, epoch) = last(rig);
         rig.failed("7", &unit, epoch + 1)
@@ -195,12 +207,12 @@ fn program_failed() {
 
 #[test]
 fn report_is_creating_the_conference() {
-    row("is creating it, match", ["-", "-", "same", "same", "same", "same", "-"], |rig| {
+    row("is creating it, match", ["-", "-", "same", "same", "same", "same", "-", "-"], |rig| {
         let (unit, epoch) = last(rig);
         rig.report_starting(&unit, epoch, &[("7", epoch)]);
         String::new()
     });
-    row("is creating it, otherwise", ["same:RELEASE"; 7], |rig| {
+    row("is creating it, otherwise", ["same:RELEASE"; 8], |rig| {
         let (unit, epoch) = last(rig);
         rig.report_starting(&unit, epoch - 1, &[("7", epoch + 5)]);
         String::new()
@@ -209,12 +221,12 @@ fn report_is_creating_the_conference() {
 
 #[test]
 fn unit_down_or_replaced() {
-    row("down", ["-", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
+    row("down", ["-", "same", "pending", "pending", "pending", "pending", "same", "same"], |rig| {
         let (unit, _) = last(rig);
         rig.down(&unit);
         String::new()
     });
-    row("replaced", ["-", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
+    row("replaced", ["-", "same", "pending", "pending", "pending", "pending", "same", "same"], |rig| {
         let (unit, _) = last(rig);
         rig.join(&unit.replace(":1:1", ":1:2"), 10);
         String::new()
@@ -223,24 +235,24 @@ fn unit_down_or_replaced() {
 
 #[test]
 fn report_has_the_conference() {
-    row("has it, match", ["-", "-", "open", "open", "open", "same", "-"], |rig| {
+    row("has it, match", ["-", "-", "open", "open", "open", "same", "-", "-"], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch, &[("7", epoch)]);
         String::new()
     });
     let told = "same:RELEASE";
-    row("has it, otherwise, its own is yet to come", [told; 7], |rig| {
+    row("has it, otherwise, its own is yet to come", [told; 8], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch - 1, &[("7", epoch + 5)]);
         String::new()
     });
     let found = "open:EPOCH";
-    row("has it, unknown copy", [found, told, found, found, found, "same:EPOCH", found], |rig| {
+    row("has it, unknown copy", [found, told, found, found, found, "same:EPOCH", found, found], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
         String::new()
     });
-    row("adoption", ["-", "-", "-", "-", "open:RELEASE", "-", "open:EPOCH"], |rig| {
+    row("adoption", ["-", "-", "-", "-", "open:RELEASE", "-", "open:EPOCH", "-"], |rig| {
         // It had been on A before it was lost.
         let lost = rig.one("7").history[0].clone();
         rig.report(A, lost.epoch, &[("7", lost.epoch)]);
@@ -272,21 +284,21 @@ fn report_has_the_conference_at_an_older_epoch() {
 
 #[test]
 fn report_lacks_the_conference() {
-    row("lacks it, epoch > HIGHEST", ["-", "-", "same", "same", "same", "same", "same"], |rig| {
+    row("lacks it, epoch > HIGHEST", ["-", "-", "same", "same", "same", "same", "same", "same"], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch - 1, &[]);
         String::new()
     });
     row(
         "lacks it, epoch <= HIGHEST",
-        ["-", "-", "pending", "pending", "pending", "pending", "same"],
+        ["-", "-", "pending", "pending", "pending", "pending", "same", "same"],
         |rig| {
             let (unit, epoch) = last(rig);
             rig.report(&unit, epoch, &[]);
             String::new()
         },
     );
-    row("names it as ended", ["-", "same", "ended", "ended", "ended", "ended", "ended"], |rig| {
+    row("names it as ended", ["-", "same", "ended", "ended", "ended", "ended", "ended", "same"], |rig| {
         let (unit, epoch) = last(rig);
         rig.report_with(&unit, epoch, &[("7", epoch)], &[]);
         String::new()
@@ -300,22 +312,30 @@ fn report_lacks_the_conference() {
 
 #[test]
 fn ended_by_its_unit() {
-    row("ended, match", ["NOTFOUND", "same", "ended", "ended", "ended", "ended", "ended"], |rig| {
-        let (unit, epoch) = last(rig);
-        rig.ended("7", &unit, epoch)
-    });
-    row("ended, other epoch", ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"], |rig| {
-        let (unit, epoch) = last(rig);
-        rig.ended("7", &unit, epoch - 1)
-    });
+    row(
+        "ended, match",
+        ["NOTFOUND", "same", "ended", "ended", "ended", "ended", "ended", "NOTOWNER"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.ended("7", &unit, epoch)
+        },
+    );
+    row(
+        "ended, other epoch",
+        ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER", "NOTOWNER"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.ended("7", &unit, epoch - 1)
+        },
+    );
     let over = "ended:RELEASE";
-    row("ended, unknown copy", ["NOTFOUND", "STALE", over, over, over, over, "ended"], |rig| {
+    row("ended, unknown copy", ["NOTFOUND", "STALE", over, over, over, over, "ended", "ended"], |rig| {
         let (unit, epoch) = last(rig);
         rig.ended("7", &unit, epoch + 20_000)
     });
     row(
         "ended, unknown copy, later epochs reported",
-        ["NOTFOUND", "STALE", over, over, over, over, "ended"],
+        ["NOTFOUND", "STALE", over, over, over, over, "ended", "ended"],
         |rig| {
             let (unit, epoch) = last(rig);
             rig.join("c:1:1", 10);
@@ -346,13 +366,17 @@ fn ended_by_its_unit() {
 
 #[test]
 fn given_up_at_release() {
-    row("given up", ["NOTFOUND", "same", "pending", "pending", "pending", "pending", "NOTOWNER"], |rig| {
-        let (unit, epoch) = last(rig);
-        rig.given_up("7", &unit, epoch)
-    });
+    row(
+        "given up",
+        ["NOTFOUND", "same", "pending", "pending", "pending", "pending", "NOTOWNER", "NOTOWNER"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.given_up("7", &unit, epoch)
+        },
+    );
     row(
         "given up, other epoch",
-        ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"],
+        ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER", "NOTOWNER"],
         |rig| {
             let (unit, epoch) = last(rig);
             rig.given_up("7", &unit, epoch + 1)
@@ -362,8 +386,22 @@ fn given_up_at_release() {
 
 #[test]
 fn recovery() {
-    row("recover", ["same", "same", "same", "same", "same", "same", "creating"], |rig| {
+    row("recover", ["same", "same", "same", "same", "same", "same", "creating", "same"], |rig| {
         rig.recover();
+        String::new()
+    });
+}
+
+#[test]
+fn start() {
+    row("start", ["-", "-", "-", "-", "-", "-", "-", "creating:CREATE"], |rig| {
+        rig.pass(10 * MINUTE);
+        String::new()
+    });
+    row("start, no unit has room", ["-", "-", "-", "-", "-", "-", "-", "pending"], |rig| {
+        rig.down(A);
+        rig.down(B);
+        rig.pass(10 * MINUTE);
         String::new()
     });
 }
@@ -372,14 +410,14 @@ fn recovery() {
 fn end_time_and_window() {
     row(
         "end time",
-        ["-", "-", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ended"],
+        ["-", "-", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ended", "ended"],
         |rig| {
             rig.now += 20 * MINUTE;
             rig.due();
             String::new()
         },
     );
-    row("window", ["-", "-", "-", "-", "-", "-", "ended"], |rig| {
+    row("window", ["-", "-", "-", "-", "-", "-", "ended", "-"], |rig| {
         let e164 = b"7";
         let end = rig.now + 50 * MINUTE;
         rig.ask(&Request::Client(ClientRequest::Extend { e164, end })).unwrap();
@@ -394,7 +432,16 @@ fn end_time_and_window() {
 fn release() {
     row(
         "release",
-        ["NOTFOUND", "same", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ended"],
+        [
+            "NOTFOUND",
+            "same",
+            "ending:RELEASE",
+            "ending:RELEASE",
+            "ending:RELEASE",
+            "ending:RELEASE",
+            "ended",
+            "ended",
+        ],
         |rig| rig.release("7"),
     );
     for column in ["waiting", "creating", "recovering", "open"] {
@@ -412,33 +459,45 @@ fn release() {
 
 #[test]
 fn scheduler_restart() {
-    row("restart, unit found", ["same", "same", "same", "same", "same", "waiting:REPORT", "same"], |rig| {
-        rig.restart(&[A, B]);
-        String::new()
-    });
-    row("restart, lease good", ["same", "same", "same", "same", "same", "waiting:REPORT", "same"], |rig| {
-        rig.restart(&[]);
-        String::new()
-    });
-    row("restart, neither", ["same", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
-        // Both lose their leases; nothing else is due meanwhile.
-        for cmu in [A, B] {
-            lease(rig, cmu, 100);
-        }
-        rig.pass(100);
-        rig.told.clear();
-        rig.restart(&[]);
-        String::new()
-    });
+    row(
+        "restart, unit found",
+        ["same", "same", "same", "same", "same", "waiting:REPORT", "same", "same"],
+        |rig| {
+            rig.restart(&[A, B]);
+            String::new()
+        },
+    );
+    row(
+        "restart, lease good",
+        ["same", "same", "same", "same", "same", "waiting:REPORT", "same", "same"],
+        |rig| {
+            rig.restart(&[]);
+            String::new()
+        },
+    );
+    row(
+        "restart, neither",
+        ["same", "same", "pending", "pending", "pending", "pending", "same", "same"],
+        |rig| {
+            // Both lose their leases; nothing else is due meanwhile.
+            for cmu in [A, B] {
+                lease(rig, cmu, 100);
+            }
+            rig.pass(100);
+            rig.told.clear();
+            rig.restart(&[]);
+            String::new()
+        },
+    );
 }
 
 #[test]
 fn wait_timeout() {
-    row("wait timeout, lease good", ["-", "-", "same:REPORT", "-", "-", "-", "-"], |rig| {
+    row("wait timeout, lease good", ["-", "-", "same:REPORT", "-", "-", "-", "-", "-"], |rig| {
         rig.pass(30_000);
         String::new()
     });
-    row("wait timeout, lease over", ["-", "-", "pending", "-", "-", "-", "-"], |rig| {
+    row("wait timeout, lease over", ["-", "-", "pending", "-", "-", "-", "-", "-"], |rig| {
         lease(rig, A, 100);
         rig.pass(30_000);
         String::new()

@@ -35,10 +35,11 @@ impl Failures {
         }
         let settings = self.settings;
         let placed = match event {
-            Event::Created(created) => Some(&created.cmu),
+            Event::Created(created) => created.cmu.as_ref(),
             Event::Conference {
                 event:
                     ConferenceEvent::Granted { cmu, .. }
+                    | ConferenceEvent::Started { cmu, .. }
                     | ConferenceEvent::Retried { cmu, .. }
                     | ConferenceEvent::Moving { to: cmu, .. },
                 ..

@@ -9,7 +9,7 @@ import { useAsk, useTick } from "../lib/live.js";
 import { clock, number, span, text, time } from "../lib/format.js";
 
 const TONES = { up: "good", draining: "warn", suspect: "warn", unreachable: "bad", down: "bad", open: "sold",
-  lost: "bad", creating: "warn", waiting: "warn", pending: "held", ended: "plain" };
+  lost: "bad", creating: "warn", waiting: "warn", pending: "held", scheduled: "plain", ended: "plain" };
 /** Interval at which the plan for the death of a unit is read, in milliseconds. */
 const PLAN_INTERVAL = 5000;
 /** Conferences that a tile draws; more are a number. */
@@ -61,7 +61,8 @@ function Realm({ name: key, live: { state, at, losses }, chosen, can }) {
 }
 
 function Totals({ stat }) {
-  const counts = ["open", "lost", "creating", "waiting", "pending"].filter((name) => stat[name] !== undefined);
+  const names = ["open", "lost", "creating", "waiting", "pending", "scheduled"];
+  const counts = names.filter((name) => stat[name] !== undefined);
   return html`<div class="tally">${counts.map((name) => html`<${Badge} tone=${TONES[name]}>
     ${number(stat[name])} ${name}</${Badge}>`)}</div>`;
 }

@@ -3,6 +3,7 @@
 use crate::conf::event::{ConferenceEvent, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Due, Epoch, State};
 use crate::conf::model::placement_index::PlacementIndex;
+use crate::conf::model::reservations::{Area, Ask};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::{Name, UnitState};
@@ -36,7 +37,8 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         };
         events.push(event.of(unit.cmu.clone()));
     }
-    let mut retries = Retries { realm, index: None, failures: BTreeMap::new(), epoch: realm.next_epoch(now) };
+    let (index, failures) = (None, BTreeMap::new());
+    let mut retries = Retries { realm, now, index, failures, epoch: realm.next_epoch(now) };
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
         let Some(conference) = realm.indexed(id) else { continue };
         let due = conference.due(&realm.settings, now);
@@ -59,10 +61,11 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     events
 }
 
-/// Places the creations that failed at their deadlines on other units. Room, trials and epochs that one of them takes
-/// are not free for the next, and a unit that fails too often gets none.
+/// Places the conferences whose start has come, and on other units the creations that failed at their deadlines. Room,
+/// trials and epochs that one of them takes are not free for the next, and a unit that fails too often gets none.
 struct Retries<'a> {
     realm: &'a Realm,
+    now: Millis,
     index: Option<PlacementIndex>,
     /// How many creations failed on each unit at these deadlines.
     failures: BTreeMap<u32, i64>,
@@ -86,9 +89,9 @@ impl Retries<'_> {
     }
 
     fn place(&mut self, conference: &Conference) -> Option<(u32, Epoch)> {
-        let realm = self.realm;
+        let (realm, now) = (self.realm, self.now);
         let index = self.index();
-        let unit = realm.next_unit(conference, index)?;
+        let unit = realm.next_unit(conference, now, index)?;
         index.reserve(unit, conference.size);
         let epoch = self.epoch;
         self.epoch += 1;
@@ -110,15 +113,16 @@ pub(super) fn check_named(realm: &Realm, now: Millis, request: &Request<'_>) -> 
 }
 
 impl Realm {
-    /// A conference as it will be after all deadlines up to `now`, whether or not they were applied yet; `None` if
-    /// the record is deleted by then. A creation that will be tried on another unit is shown as it is: its next epoch is
-    /// not given out yet. O(1), or O(size of the conference + units passed over) if a deadline has passed.
+    /// A conference as it will be after all deadlines up to `now`, whether or not they were applied yet; `None` if the
+    /// record is deleted by then. A creation that will be tried on another unit, or a start that a unit has room for,
+    /// is shown as it is: its next epoch is not given out yet. O(1), or O(size of the conference + units passed over)
+    /// if a deadline has passed.
     pub fn as_of<'a>(&self, conference: &'a Conference, now: Millis) -> Option<Cow<'a, Conference>> {
         let mut seen = Cow::Borrowed(conference);
         // Each event restarts the deadlines, so at most two follow each other at one time.
         for _ in 0..4 {
             let Some(due) = seen.due(&self.settings, now) else { break };
-            let place = |one: &Conference| Some((self.next_unit(one, &self.placement_index)?, 0));
+            let place = |one: &Conference| Some((self.next_unit(one, now, &self.placement_index)?, 0));
             let Some(event) = self.event_at(&seen, due, now, 0, place) else { break };
             let heard = self.last_heard(&seen, now, Cause::Timeout);
             let conference = seen.to_mut();
@@ -135,7 +139,8 @@ impl Realm {
                 ConferenceEvent::AskedAgain => conference.since = now,
                 ConferenceEvent::EndNear { .. } => conference.end_is_near = true,
                 ConferenceEvent::ZoneFell => conference.elsewhere = true,
-                ConferenceEvent::Retried { .. } => break,
+                ConferenceEvent::Delayed => conference.is_delayed(now),
+                ConferenceEvent::Retried { .. } | ConferenceEvent::Started { .. } => break,
                 ConferenceEvent::Granted { .. }
                 | ConferenceEvent::Acked
                 | ConferenceEvent::Adopted { .. }
@@ -170,6 +175,13 @@ impl Realm {
             None
         };
         match due {
+            Due::Start => match (transition(Trigger::Start, state), place(conference)) {
+                (Transition::Starting, Some((unit, epoch))) => {
+                    Some(ConferenceEvent::Started { cmu: self.name_of(unit), epoch })
+                }
+                (Transition::Starting, None) => Some(ConferenceEvent::Delayed),
+                _ => unexpected(),
+            },
             Due::Tombstone => Some(ConferenceEvent::Removed),
             // The unit never answered RELEASE, perhaps because the entry was lost. It gets RELEASE again.
             Due::Release => ended(conference.cause, true),
@@ -225,14 +237,33 @@ impl Realm {
     }
 
     /// The unit on which a first creation that failed is tried next: one that did not fail it. `None` if there is no
-    /// such unit with room, or if `TRIES` units have failed. O(log units + units passed over).
-    pub(super) fn next_unit(&self, conference: &Conference, index: &PlacementIndex) -> Option<u32> {
+    /// such unit with room, or if `TRIES` units have failed. Of a scheduled conference, the unit on which it starts.
+    /// O(log units + units passed over).
+    pub(super) fn next_unit(
+        &self,
+        conference: &Conference,
+        now: Millis,
+        index: &PlacementIndex,
+    ) -> Option<u32> {
+        if conference.state == State::Scheduled {
+            return self.first_unit(conference, now, index);
+        }
         let is_first = !conference.recovering && conference.ending.is_none();
         if !is_first || conference.tried.len() as i64 + 1 >= self.settings.tries {
             return None;
         }
         let failed = |unit, name: &Name| conference.owner == Some(unit) || conference.tried.contains(name);
         index.choose(conference.need(), failed)
+    }
+
+    /// The unit on which a scheduled conference starts. If there is another, one that is not reserved for conferences
+    /// with further wishes. As `Reservations::full`, and O(log units + units passed over).
+    fn first_unit(&self, conference: &Conference, now: Millis, index: &PlacementIndex) -> Option<u32> {
+        let (need, own) = (conference.need(), Area::of(conference.need()));
+        let ask = Ask { from: now, until: conference.end, size: conference.size.into(), licences: 0 };
+        let full = self.reservations.full(&ask, |area| !area.contains(&own));
+        let unit = index.choose(need, |unit, _| self.is_in_one(unit, &full));
+        unit.or_else(|| index.choose(need, |_, _| false))
     }
 
     /// The unit on which a creation fails by this event at a deadline, if its failures count: a unit without a lease

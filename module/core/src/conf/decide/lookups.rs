@@ -156,7 +156,7 @@ impl Realm {
         now: Millis,
     ) -> Option<Event> {
         let place =
-            |one: &Conference| Some((self.next_unit(one, &self.placement_index)?, self.next_epoch(now)));
+            |one: &Conference| Some((self.next_unit(one, now, &self.placement_index)?, self.next_epoch(now)));
         let event = match effective(conference, transition(trigger, Some(conference.state))) {
             Transition::Stays | Transition::Nothing => return None,
             Transition::Failed => self.failed(conference, cause, now, place),

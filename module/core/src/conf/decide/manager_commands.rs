@@ -4,6 +4,7 @@ use super::lookups::{known_unit, no_conference, up_unit};
 use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
 use crate::conf::model::conference::{CalledFrom, Cause, Conference, State, Wishes};
 use crate::conf::model::queues::QueueKey;
+use crate::conf::model::reservations::{Area, Ask, MAX_AREAS, MAX_SCHEDULED};
 use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
@@ -100,20 +101,26 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
     if let Some(end) = create.end {
         check_end(now, end)?;
     }
-    let total = realm.settings.licences;
-    if total > 0 && realm.licences + create.licences as u64 > total {
-        let text = format!(
-            "{} of {total} licences are in use; {} more are not free",
-            realm.licences, create.licences
-        );
-        return refuse(Code::Limit, text);
-    }
     let need = Need { size: create.size as u32, wishes: &wishes, elsewhere: false };
-    let Some(unit) = realm.placement_index.choose(need, |_, _| false) else { return no_room(need) };
+    let ask = Ask {
+        from: create.start.unwrap_or(now),
+        until: create.end,
+        size: create.size,
+        licences: create.licences,
+    };
+    let unit = match create.start {
+        None => Some(place(realm, need, &ask)?),
+        Some(start) => {
+            check_start(now, start, create.end)?;
+            check_schedule(realm, need, &ask)?;
+            None
+        }
+    };
     let created = Created {
         e164: e164.clone(),
-        cmu: realm.name_of(unit),
+        cmu: unit.map(|unit| realm.name_of(unit)),
         epoch: realm.next_epoch(now),
+        start: create.start,
         end: create.end,
         size: create.size as u32,
         licences: create.licences as u32,
@@ -126,7 +133,107 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
             lease: Bytes::from_slice(lease),
         }),
     };
-    decided(Event::Created(Box::new(created)), Reply::Conference(e164))
+    let event = if unit.is_some() { Event::Created } else { Event::Scheduled };
+    decided(event(Box::new(created)), Reply::Conference(e164))
+}
+
+/// The unit for a conference that is created at once. The conference takes no room and no licences that are reserved
+/// for a scheduled one at any time before its end. As `PlacementIndex::choose`; while conferences are scheduled, as
+/// `Reservations::full` as well.
+fn place(realm: &Realm, need: Need<'_>, ask: &Ask) -> Result<u32, Refusal> {
+    let total = realm.settings.licences;
+    if total > 0 && realm.licences + ask.licences as u64 > total {
+        let text =
+            format!("{} of {total} licences are in use; {} more are not free", realm.licences, ask.licences);
+        return refuse(Code::Limit, text);
+    }
+    let full = realm.reservations.full(ask, |_| true);
+    let unit = realm.placement_index.choose(need, |unit, _| realm.is_in_one(unit, &full));
+    match unit {
+        Some(unit) if realm.has_licences(ask) => Ok(unit),
+        None if full.is_empty() || realm.placement_index.choose(need, |_, _| false).is_none() => {
+            no_room(need)
+        }
+        _ => {
+            let start = realm.earliest(&Area::of(need), None, ask).filter(|&start| start > ask.from);
+            let hint = start.map_or_else(String::new, |start| format!(" with START {start} it fits;"));
+            let text = format!(
+                "a conference with SIZE {} and LICENCES {} would take what is reserved for scheduled conferences;\
+                 {hint} with an earlier END it may fit now",
+                ask.size, ask.licences
+            );
+            refuse(Code::Limit, text)
+        }
+    }
+}
+
+/// Checks that a conference fits into the room and the licences that are left for it from its start to its end.
+fn check_schedule(realm: &Realm, need: Need<'_>, ask: &Ask) -> Result<(), Refusal> {
+    check_area(realm, need.wishes)?;
+    if realm.count(State::Scheduled) >= MAX_SCHEDULED {
+        let text = format!("{MAX_SCHEDULED} conferences of the realm are scheduled already");
+        return refuse(Code::Limit, text);
+    }
+    let earliest = realm.earliest(&Area::of(need), None, ask);
+    if earliest == Some(ask.from) {
+        return Ok(());
+    }
+    let hint = match earliest {
+        Some(start) => format!("the earliest START that fits is {start}"),
+        None => "no later START fits".to_owned(),
+    };
+    let text = format!(
+        "a conference with SIZE {} and LICENCES {} does not fit at START {} beside all others; {hint}",
+        ask.size, ask.licences, ask.from
+    );
+    refuse(Code::Limit, text)
+}
+
+/// Checks that a conference with these wishes may be scheduled at all.
+fn check_area(realm: &Realm, wishes: &Wishes) -> Result<(), Refusal> {
+    if wishes.host.is_some() {
+        let text = "the unit of a scheduled conference is chosen at its start: START and UNIT exclude each other; ZONE \
+                    and REQUIRE can be wished";
+        return refuse(Code::Err, text);
+    }
+    if realm.may_have_area(wishes) {
+        return Ok(());
+    }
+    let text = format!(
+        "the scheduled conferences of the realm wish {MAX_AREAS} combinations of zone and required tags, and may not \
+         wish another"
+    );
+    refuse(Code::Limit, text)
+}
+
+fn check_start(now: Millis, start: Millis, end: Option<Millis>) -> Result<(), Refusal> {
+    if start <= now {
+        return refuse(Code::Err, format!("START {start} is not in the future; it is {now}"));
+    }
+    match end {
+        None => refuse(Code::Err, "a conference with START needs an END: its room is reserved until then"),
+        Some(end) => check_start_before(start, end),
+    }
+}
+
+fn check_start_before(start: Millis, end: Millis) -> Result<(), Refusal> {
+    if start < end {
+        return Ok(());
+    }
+    refuse(Code::Err, format!("END {end} must be after the start, {start}"))
+}
+
+/// Checks that a conference may take more room, or what it takes for longer, beside all that is scheduled.
+fn check_reserve(realm: &Realm, conference: &Conference, ask: &Ask) -> Result<(), Refusal> {
+    if realm.has_reserve(conference, ask) {
+        return Ok(());
+    }
+    let text = format!(
+        "conference {} would take what is reserved for scheduled conferences before {}",
+        quoted(&conference.e164),
+        ask.until.map_or_else(|| "its end".to_owned(), |until| until.to_string())
+    );
+    refuse(Code::Limit, text)
 }
 
 fn no_room<T>(need: Need<'_>) -> Result<T, Refusal> {
@@ -153,6 +260,18 @@ impl Realm {
     /// Whether a creation with these wishes can be placed at all, if a unit has room.
     pub(in crate::conf) fn are_valid(&self, wishes: &WishesRequest<'_>) -> bool {
         Wishes::default().with(self, wishes).is_ok()
+    }
+
+    /// Whether a creation finds a unit and licences now, if nothing is reserved.
+    pub(in crate::conf) fn has_room(&self, create: &Create<'_>) -> bool {
+        let total = self.settings.licences;
+        let has_licences = total == 0 || self.licences + create.licences as u64 <= total;
+        let wishes = Wishes::default().with(self, &create.wishes);
+        has_licences
+            && wishes.is_ok_and(|wishes| {
+                let need = Need { size: create.size as u32, wishes: &wishes, elsewhere: false };
+                self.placement_index.choose(need, |_, _| false).is_some()
+            })
     }
 }
 
@@ -185,6 +304,19 @@ pub(super) fn decide_alter(realm: &Realm, e164: &[u8], changes: &WishesRequest<'
     let reply = Reply::Conference(conference.e164.clone());
     if wishes == *conference.wishes {
         return unchanged(reply);
+    }
+    if conference.state == State::Scheduled {
+        check_area(realm, &wishes)?;
+        let area = Area::of(Need { wishes: &wishes, ..conference.need() });
+        let before = Area::of(conference.need());
+        let (from, until) = (conference.start.unwrap_or(0), conference.end);
+        let ask = Ask { from, until, size: conference.size.into(), licences: 0 };
+        // The areas that contain both have its room already.
+        if realm.earliest(&area, Some(&before), &ask) != Some(from) {
+            let text =
+                format!("conference {} does not fit with these wishes beside all others", quoted(e164));
+            return refuse(Code::Limit, text);
+        }
     }
     decided(conference.event(ConferenceEvent::Altered { wishes }), reply)
 }
@@ -247,9 +379,16 @@ fn lasting<'a>(realm: &'a Realm, e164: &[u8]) -> Result<&'a Conference, Refusal>
 pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
     let conference = lasting(realm, e164)?;
     check_end(now, end)?;
+    if let Some(start) = conference.start {
+        check_start_before(start, end)?;
+    }
     let reply = Reply::Conference(conference.e164.clone());
     if conference.end == Some(end) {
         return unchanged(reply);
+    }
+    if let Some(from) = conference.end.filter(|&before| before < end) {
+        let (size, licences) = (conference.size.into(), conference.licences.into());
+        check_reserve(realm, conference, &Ask { from, until: Some(end), size, licences })?;
     }
     decided(conference.event(ConferenceEvent::Extended { end, number: realm.next_epoch(now) }), reply)
 }
@@ -274,6 +413,11 @@ pub(super) fn decide_resize(realm: &Realm, now: Millis, e164: &[u8], size: i64) 
             );
             return refuse(Code::Limit, text);
         }
+    }
+    if more > 0 {
+        let from = conference.start.map_or(now, |start| start.max(now));
+        let ask = Ask { from, until: conference.end, size: more as i64, licences: 0 };
+        check_reserve(realm, conference, &ask)?;
     }
     decided(conference.event(ConferenceEvent::Resized { size, number: realm.next_epoch(now) }), reply)
 }

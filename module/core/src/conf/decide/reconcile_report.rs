@@ -225,8 +225,9 @@ impl Reconciliation<'_> {
         let params = self.params.get(e164).copied().unwrap_or(&unknown);
         Event::Found(Box::new(Created {
             e164: Bytes::from_slice(e164),
-            cmu: self.cmu.clone(),
+            cmu: Some(self.cmu.clone()),
             epoch,
+            start: None,
             end: params.end,
             size: params.size as u32,
             licences: 1,

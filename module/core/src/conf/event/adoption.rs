@@ -53,10 +53,12 @@ impl Realm {
         let known = self.conference_called(&found.e164);
         let is_absent = known.is_none_or(|conference| ended_before(conference, found.epoch));
         ensure(is_absent, "a conference is found that is on record")?;
-        self.is_in_service(&found.cmu)?;
+        let cmu = found.cmu.as_ref().ok_or(Damaged("a conference is found without a unit"))?;
+        self.is_in_service(cmu)?;
         // Earlier events of the step have noted that the epochs of the report are known now.
         let is_lost = found.epoch > self.adopts_after && found.epoch <= self.last_epoch;
         ensure(is_lost && self.is_new_origin(found.epoch), "a copy is found of an epoch that is not lost")?;
+        ensure(found.start.is_none(), "a conference is found that starts later")?;
         ensure(found.called_from.is_none(), "a conference is found on a called number")?;
         found.is_in_range()
     }
@@ -80,7 +82,7 @@ impl Realm {
     /// A conference comes on record that a unit runs or ended. It waits for what the next event says: that the unit
     /// adopts it, or that it has ended.
     pub(super) fn find_conference(&mut self, at: Millis, found: &Created) {
-        let Some((_, cmu)) = self.named_unit(&found.cmu) else { return };
+        let Some((_, cmu)) = found.cmu.as_ref().and_then(|cmu| self.named_unit(cmu)) else { return };
         let record = self.record(at, found);
         self.enter(Conference {
             state: State::Pending,

@@ -20,15 +20,17 @@ use crate::{events, fields, invariant};
 use std::collections::BTreeSet;
 
 fields! {
-    /// A conference is created.
+    /// A conference is created or scheduled.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Created {
         /// E.164 number.
         pub e164: Bytes,
-        /// Unit that gets the conference.
-        pub cmu: Name,
-        /// Epoch of the first assignment.
+        /// Unit that gets the conference; `None` if it is scheduled.
+        pub cmu: Option<Name>,
+        /// Epoch of the first assignment; of a scheduled conference, which has none yet, of its creation.
         pub epoch: Epoch,
+        /// Planned start of a scheduled conference, in milliseconds since 1970.
+        pub start: Option<Millis>,
         /// Planned end, in milliseconds since 1970.
         pub end: Option<Millis>,
         /// Room that the conference takes on a unit.
@@ -184,6 +186,15 @@ events! {
             /// The new epoch of the conference.
             epoch: Epoch,
         } = 23, notice c"allot.conf.found", count (Counter::Adopted, 1);
+        /// The start of a scheduled conference has come, and a unit has room.
+        Started {
+            /// Unit that gets the conference.
+            cmu: Name,
+            /// Epoch of the assignment.
+            epoch: Epoch,
+        } = 24, notice c"allot.conf.started";
+        /// The start of a scheduled conference has come, and no unit has room: it waits for one.
+        Delayed = 25, notice c"allot.conf.delayed";
     }
 }
 
@@ -218,7 +229,17 @@ impl Realm {
     pub(super) fn admits_creation(&self, created: &Created) -> Result<(), Damaged> {
         let conference = self.conference_called(&created.e164);
         ensure(conference.is_none_or(|conference| !conference.is_live()), "a conference is created twice")?;
-        self.is_in_service(&created.cmu)?;
+        match (&created.cmu, created.start, created.end) {
+            (Some(cmu), None, _) => self.is_in_service(cmu)?,
+            (None, Some(start), Some(end)) => {
+                let is_sound = start < end && created.wishes.host.is_none();
+                ensure(is_sound, "a conference is scheduled that ends before its start, or wishes a host")?;
+                ensure(self.may_schedule(&created.wishes), "too many conferences are scheduled")?;
+            }
+            _ => {
+                return Err(Damaged("a conference is created without a unit, or scheduled without its time"));
+            }
+        }
         self.is_new(created.epoch)?;
         created.is_in_range()?;
         let request = created.called_from.as_ref().and(created.request.as_deref());
@@ -248,6 +269,12 @@ impl Realm {
                 self.is_in_service(cmu)?;
                 self.is_new(*epoch)
             }
+            ConferenceEvent::Started { cmu, epoch } => {
+                is(&[State::Scheduled])?;
+                self.is_in_service(cmu)?;
+                self.is_new(*epoch)
+            }
+            ConferenceEvent::Delayed => is(&[State::Scheduled]),
             ConferenceEvent::Acked | ConferenceEvent::AskedAgain => is(&[State::Waiting, State::Creating]),
             ConferenceEvent::Failed { .. } => {
                 is(&[State::Creating])?;
@@ -295,6 +322,8 @@ impl Realm {
             ConferenceEvent::Extended { end, number } => {
                 may_change()?;
                 self.is_new(*number)?;
+                let is_later = conference.start.is_none_or(|start| start < *end);
+                ensure(is_later, "a conference ends before its start")?;
                 is_end_time(Some(*end))
             }
             ConferenceEvent::Resized { size, number } => {
@@ -308,7 +337,11 @@ impl Realm {
                 self.is_new(*number)?;
                 ensure(conference.end.is_some(), "the end of a conference is near that has none")
             }
-            ConferenceEvent::Altered { .. } => may_change(),
+            ConferenceEvent::Altered { wishes } => {
+                may_change()?;
+                let waits = conference.state == State::Scheduled;
+                ensure(!waits || wishes.host.is_none(), "a scheduled conference wishes a host")
+            }
             ConferenceEvent::ZoneFell => {
                 is(&[State::Pending])?;
                 ensure(!conference.elsewhere, "a conference may go elsewhere already")
@@ -352,6 +385,7 @@ impl Realm {
             origin_epoch: epoch,
             copy_epoch: epoch,
             created: at,
+            start: created.start,
             end: created.end,
             since: at,
             recoverable: created.recoverable,
@@ -366,9 +400,14 @@ impl Realm {
     }
 
     pub(super) fn create(&mut self, at: Millis, created: &Created) {
-        let Some((unit, cmu)) = self.named_unit(&created.cmu) else { return };
         let epoch = created.epoch;
         self.raise_last_epoch(epoch);
+        let Some(cmu) = &created.cmu else {
+            let record = self.record(at, created);
+            let id = self.enter(Conference { state: State::Scheduled, ..record });
+            return self.publish("scheduled", id, None);
+        };
+        let Some((unit, cmu)) = self.named_unit(cmu) else { return };
         let history = vec![Assignment::new(cmu.clone(), epoch, at)];
         let record = self.record(at, created);
         let id = self.enter(Conference { owner: Some(unit), history, ..record });
@@ -394,6 +433,19 @@ impl Realm {
                 self.tell_create(id, &cmu, *epoch);
                 self.publish("granted", id, Some(Cause::Recovery));
                 self.begin_trial(at, unit);
+            }
+            ConferenceEvent::Started { cmu, epoch } => {
+                let Some((unit, cmu)) = self.named_unit(cmu) else { return };
+                self.raise_last_epoch(*epoch);
+                let entry = Assignment::new(cmu.clone(), *epoch, at);
+                self.change(id, |conference| conference.starts(at, unit, entry));
+                self.tell_create(id, &cmu, *epoch);
+                self.publish("created", id, None);
+                self.begin_trial(at, unit);
+            }
+            ConferenceEvent::Delayed => {
+                self.change(id, |conference| conference.is_delayed(at));
+                self.publish("delayed", id, None);
             }
             ConferenceEvent::Acked => {
                 let creating = self.indexed(id).filter(|conference| conference.state == State::Creating);

@@ -5,7 +5,7 @@ use crate::words;
 words! {
     /// Counters of realms in `INFO`.
     pub enum Counter {
-        /// Conferences created.
+        /// Conferences created or scheduled.
         Created => "conf_created",
         /// Conferences that their unit acknowledged as open.
         Opened => "conf_opened",

@@ -121,6 +121,8 @@ events! {
             /// Copies up to this epoch are never adopted as lost.
             epoch: Epoch,
         } = 14, notice c"allot.conf.dropped";
+        /// A conference is created that starts later, and replaces a tombstone of the same number.
+        Scheduled(created: Box<Created>) = 15, notice c"allot.conf.scheduled", count (Counter::Created, 1);
     }
 }
 
@@ -128,7 +130,7 @@ impl Event {
     /// E.164 number of the conference that the event is about, if any.
     pub fn e164(&self) -> Option<&[u8]> {
         match self {
-            Self::Created(created) | Self::Found(created) => Some(&created.e164),
+            Self::Created(created) | Self::Scheduled(created) | Self::Found(created) => Some(&created.e164),
             Self::Conference { e164, .. } | Self::Unit { event: UnitEvent::Disowned { e164, .. }, .. } => {
                 Some(e164)
             }
@@ -170,6 +172,7 @@ impl Event {
             Self::Opened { .. }
             | Self::Asked { .. }
             | Self::Created(_)
+            | Self::Scheduled(_)
             | Self::Found(_)
             | Self::Missed { .. }
             | Self::Flushed { .. } => false,
@@ -220,7 +223,11 @@ impl Realm {
                 ensure(known.is_none() || known == current, "a unit is not its host's current one")
             }
             Event::Unit { cmu, event } => self.unit_called(cmu).ok_or(NO_UNIT)?.admits(event),
-            Event::Created(created) => self.admits_creation(created),
+            Event::Created(created) | Event::Scheduled(created) => {
+                let is_scheduled = matches!(event, Event::Scheduled(_));
+                ensure(is_scheduled == created.cmu.is_none(), "a scheduled conference has a unit already")?;
+                self.admits_creation(created)
+            }
             Event::Found(found) => self.admits_found(found),
             Event::Dropped { epoch } => self.is_new(*epoch),
             Event::Conference { e164, event } => {
@@ -279,7 +286,7 @@ impl Realm {
                     self.apply_to_unit(at, number, &cmu, event);
                 }
             }
-            Event::Created(created) => self.create(at, created),
+            Event::Created(created) | Event::Scheduled(created) => self.create(at, created),
             Event::Found(found) => self.find_conference(at, found),
             Event::Dropped { epoch } => {
                 self.raise_last_epoch(*epoch);

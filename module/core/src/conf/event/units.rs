@@ -273,7 +273,9 @@ impl Realm {
         let zone = zone.map(|zone| self.zone_name(zone));
         let held_back = if self.settings.ramp > 0 { RAMP_STEPS - 1 } else { 0 };
         if let Some(number) = self.find_unit(cmu) {
-            let Some(was) = self.indexed_unit(number).map(|unit| unit.state) else { return };
+            let Some(unit) = self.indexed_unit(number) else { return };
+            let was = unit.state;
+            let is_elsewhere = (&unit.zone, &unit.tags[..]) != (&zone, tags);
             self.change_unit(number, |unit| {
                 (unit.capacity, unit.zone, unit.tags, unit.lease) = (capacity, zone, tags.to_vec(), lease);
                 unit.machine = machine.cloned();
@@ -284,6 +286,9 @@ impl Realm {
                     (unit.reported, unit.joined, unit.held_back) = (false, at, held_back);
                 }
             });
+            if is_elsewhere && !self.reservations.is_empty() {
+                self.measure_reservations();
+            }
             if was != UnitState::Up {
                 let word = self.indexed_unit(number).map_or("", Unit::word);
                 self.publish_unit(if was == UnitState::Down { "joined" } else { "up" }, cmu, word);

@@ -35,6 +35,7 @@ impl Realm {
         self.check_units()?;
         self.check_hosts()?;
         self.check_pending()?;
+        self.check_reservations()?;
         self.check_messages()
     }
 
@@ -43,18 +44,27 @@ impl Realm {
     /// # Errors
     /// The first contradiction found.
     pub fn check_conference(&self, conference: &Conference) -> Result<(), Damaged> {
-        let latest = conference.history.last().ok_or(Damaged("a conference has no assignment"))?;
-        let same = (conference.epoch, conference.copy_epoch) == (latest.epoch, latest.copy_epoch);
+        let latest = conference.history.last();
+        let created = (conference.origin_epoch, conference.origin_epoch);
+        let epochs = latest.map_or(created, |latest| (latest.epoch, latest.copy_epoch));
+        let same = (conference.epoch, conference.copy_epoch) == epochs;
         agrees(same, "a conference is at another epoch than its latest assignment")?;
+        let scheduled = conference.state == State::Scheduled;
+        agrees(
+            !scheduled || latest.is_none() && conference.start.is_some() && conference.wishes.host.is_none(),
+            "a scheduled conference has a unit, a host, or no start",
+        )?;
         let owned = matches!(conference.state, State::Waiting | State::Creating | State::Open);
         let has_opened = matches!(conference.state, State::Waiting | State::Open);
-        let opened = conference.opened.is_some() && latest.opened.is_some();
+        let latest_opened = latest.is_some_and(|latest| latest.opened.is_some());
+        let opened = conference.opened.is_some() && latest_opened;
         agrees(!has_opened || opened, "a conference is open without a time of opening")?;
         agrees(
-            conference.state != State::Creating || latest.opened.is_none(),
+            conference.state != State::Creating || !latest_opened,
             "a conference opened before it is created",
         )?;
-        agrees(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
+        let goes_on = latest.is_some_and(|latest| latest.ended.is_none());
+        agrees(owned == goes_on, "a conference's state and assignment disagree")?;
         agrees(owned == conference.owner.is_some(), "a conference's state and owner disagree")?;
         let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.state != UnitState::Down);
         agrees(conference.owner.is_none_or(alive), "a conference is on a unit that is down")?;
@@ -63,8 +73,10 @@ impl Realm {
             pending == conference.next_retry.is_some(),
             "a conference is pending without a time for the next try, or has one without being pending",
         )?;
+        // A conference that waits for its first unit is not recovered.
+        let may_wait = conference.recoverable || latest.is_none();
         agrees(
-            !pending || conference.recoverable && conference.ending.is_none(),
+            !pending || may_wait && conference.ending.is_none(),
             "a conference that cannot be recovered waits for recovery",
         )?;
         let recovering = conference.state == State::Creating && conference.recovering;
@@ -74,7 +86,8 @@ impl Realm {
         )?;
         let waits = conference.pending_since.is_some() && conference.is_live();
         agrees(waits == (pending || recovering), "a conference that has its unit waits for recovery")?;
-        let same = conference.out_since.is_some() == conference.pending_since.is_some();
+        let is_out = conference.out_since.is_some();
+        let same = is_out == conference.pending_since.is_some() || !is_out && conference.opened.is_none();
         agrees(same, "a conference waits for recovery and was always in service, or the other way round")?;
         agrees(
             !conference.elsewhere || pending || recovering,
@@ -130,7 +143,7 @@ impl Realm {
         let (mut owned, mut targets) =
             (BTreeMap::<u32, BTreeSet<_>>::new(), BTreeMap::<u32, BTreeSet<_>>::new());
         for (id, conference) in self.conferences.iter() {
-            licences += if conference.is_live() { u64::from(conference.licences) } else { 0 };
+            licences += if conference.takes_licences() { u64::from(conference.licences) } else { 0 };
             if let Some(owner) = conference.owner {
                 *used.entry(owner).or_default() += u64::from(conference.size);
                 owned.entry(owner).or_default().insert((conference.epoch, id));
@@ -278,6 +291,7 @@ mod tests {
         for (e164, cmu) in [("1", "a:1:1"), ("2", "b:1:1"), ("3", "c:1:1")] {
             let create = Create {
                 e164: e164.as_bytes(),
+                start: None,
                 end: Some(900_000),
                 size: 2,
                 licences: 1,
@@ -370,7 +384,8 @@ mod tests {
         let sound = realm();
         assert_eq!(sound.check(), Ok(()));
         assert_eq!((sound.pending(), sound.forgotten.len(), sound.count(State::Ended)), (1, 1, 1));
-        let damages: [Damage; 28] = [
+        let damages: [Damage; 29] = [
+            ("capacity that counts", |realm| unit(realm, "a:1:1").counted -= 1),
             ("state index", |realm| realm.by_state.of_mut(State::Open).clear()),
             ("state index of nobody", |realm| {
                 let _ = realm.by_state.of_mut(State::Open).insert(7, 99);

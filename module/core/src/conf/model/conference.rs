@@ -41,6 +41,8 @@ words! {
         Pending = 3 => "pending",
         /// The conference has ended; its record stays as a tombstone.
         Ended = 4 => "ended",
+        /// The conference starts later. Room is reserved for it, and it has no unit yet.
+        Scheduled = 5 => "scheduled",
     }
 }
 
@@ -53,6 +55,7 @@ impl State {
             Self::Waiting => settings.wait_timeout,
             Self::Pending => settings.window,
             Self::Open => settings.warn,
+            Self::Scheduled => 0,
         };
         // Those of a move, and of a unit that was told to end the conference.
         [own, settings.create_timeout, settings.release_timeout]
@@ -131,6 +134,8 @@ fields! {
         pub created: Millis,
         /// When the conference was first open.
         pub opened: Option<Millis>,
+        /// Planned start of a conference that was scheduled. It stays after the start.
+        pub start: Option<Millis>,
         /// Planned end.
         pub end: Option<Millis>,
         /// The number of the last UPDATE, from the counter of epochs; 0 if there was none. Copies of an earlier epoch
@@ -164,7 +169,7 @@ fields! {
         pub priority: i32,
         /// Room that the conference takes on a unit.
         pub size: u32,
-        /// Licences that the conference takes until its end.
+        /// Licences that the conference takes from its start until its end.
         pub licences: u32,
         /// Which units may take the conference.
         pub wishes: Box<Wishes>,
@@ -176,14 +181,15 @@ fields! {
         pub called_from: Option<Box<CalledFrom>>,
         /// Why the conference is in its state.
         pub cause: Cause,
-        /// Assignments, oldest first: epochs increase. At least one, at most [`MAX_HISTORY`].
+        /// Assignments, oldest first: epochs increase. None before a scheduled conference has its first unit, at most
+        /// [`MAX_HISTORY`].
         pub history: Vec<Assignment>,
         /// Details, in the order of their fields. At most [`MAX_DETAILS`].
         pub details: Vec<Detail>,
     } computed {
         /// The unit that owns the conference; `None` in the states pending and ended.
         pub owner: Option<u32>,
-        /// Epoch of the latest assignment.
+        /// Epoch of the latest assignment; before the first, of the creation.
         pub epoch: Epoch,
         /// The epoch at which the copy of the owner was first created.
         pub copy_epoch: Epoch,
@@ -193,6 +199,7 @@ fields! {
 /// The kinds of deadlines of a conference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::conf) enum Due {
+    Start,
     EndTime,
     EndNear,
     Create,
@@ -208,13 +215,17 @@ impl Conference {
     /// Checks the fields that agree with each other in every state. `Realm::check_conference` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
         ensure(self.end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")?;
+        let in_time = |start: Millis| self.end.is_some_and(|end| start < end);
+        ensure(self.start.is_none_or(in_time), "a conference that was scheduled ends before its start")?;
         let may_be_near = self.end.is_some() && self.last_update > 0;
         ensure(may_be_near || !self.end_is_near, "the end of a conference is near that has none")?;
         ensure((1..=MAX_ROOM).contains(&self.size.into()), "a size is out of range")?;
         ensure(i64::from(self.licences) <= MAX_ROOM, "a number of licences is out of range")?;
         let tried: BTreeSet<&Name> = self.tried.iter().collect();
         ensure(tried.len() == self.tried.len() && tried.len() <= MAX_TRIED, "a unit was tried twice")?;
-        ensure((1..=MAX_HISTORY).contains(&self.history.len()), "a history is empty, or too long")?;
+        let may_be_empty = self.start.is_some();
+        ensure(may_be_empty || !self.history.is_empty(), "a conference has no assignment")?;
+        ensure(self.history.len() <= MAX_HISTORY, "a history is too long")?;
         let rises = self.history.is_sorted_by(|entry, next| entry.epoch < next.epoch);
         let began = self.history.iter().all(|entry| entry.copy_epoch >= self.origin_epoch);
         ensure(rises && began, "the epochs of a history are not in order")?;
@@ -246,12 +257,15 @@ impl Conference {
             State::Open if settings.warn > 0 && !self.end_is_near => {
                 self.end.map(|end| (Due::EndNear, end.saturating_sub(settings.warn)))
             }
+            State::Scheduled => self.start.map(|start| (Due::Start, start)),
             State::Open | State::Ended => None,
         };
         let moving = |moving: &Moving| (Due::Move, moving.since.saturating_add(settings.create_timeout));
         let other = match self.state {
             State::Pending => self.zone_falls_at().map(|at| (Due::ZoneFall, at)),
-            State::Waiting | State::Creating | State::Open | State::Ended => self.moving.as_ref().map(moving),
+            State::Waiting | State::Creating | State::Open | State::Ended | State::Scheduled => {
+                self.moving.as_ref().map(moving)
+            }
         };
         [self.end.map(|end| (Due::EndTime, end)), own, other]
     }
@@ -280,6 +294,11 @@ impl Conference {
     /// Whether the conference has not ended.
     pub fn is_live(&self) -> bool {
         self.state != State::Ended
+    }
+
+    /// Whether the conference takes its licences now: from its start until its end.
+    pub(in crate::conf) fn takes_licences(&self) -> bool {
+        !matches!(self.state, State::Ended | State::Scheduled)
     }
 
     /// The id of the request for a conference on a called number. The caller does not know the number yet, so a
@@ -329,9 +348,9 @@ impl Conference {
         self.history.iter().rev().find(|entry| entry.epoch == epoch && *entry.cmu == *cmu)
     }
 
-    /// The unit of the latest assignment; every conference has had one.
+    /// The unit of the latest assignment. A conference that was scheduled has none before the first.
     pub fn last_unit(&self) -> Option<&Name> {
-        self.history.last().expected("a conference has an assignment").map(|entry| &entry.cmu)
+        self.history.last().map(|entry| &entry.cmu)
     }
 
     /// Changes what the units of the conference are told: this is the change of that number.
@@ -370,9 +389,9 @@ impl Conference {
         }
     }
 
-    /// Ends the current assignment, if there is one: a pending conference has none.
+    /// Ends the current assignment, if there is one: a conference that is pending or scheduled has none.
     pub(in crate::conf) fn close(&mut self, at: Millis, how: AssignmentEnd) {
-        if let Some(entry) = self.history.last_mut().expected("a conference has an assignment") {
+        if let Some(entry) = self.history.last_mut() {
             entry.ended.get_or_insert(Ending { at, how });
         }
     }
@@ -407,6 +426,18 @@ impl Conference {
         // The details of the last unit are no longer valid; the new unit sends all details again.
         self.details = Vec::new();
         self.assign(entry);
+    }
+
+    /// The start has come: the unit must create the conference.
+    pub(in crate::conf) fn starts(&mut self, at: Millis, unit: u32, entry: Assignment) {
+        (self.state, self.owner, self.since) = (State::Creating, Some(unit), at);
+        self.assign(entry);
+    }
+
+    /// The start has come, and the conference waits for a unit that has room. Nobody was in it, so nobody is out.
+    pub(in crate::conf) fn is_delayed(&mut self, at: Millis) {
+        self.waits_for_recovery(at, at, at, self.cause);
+        self.out_since = None;
     }
 
     /// Records that the owner has the conference open.

@@ -36,7 +36,7 @@ impl Links {
             state: (conference.state, conference.origin_epoch),
             owner: conference.owner.map(|unit| Room { unit, epoch: conference.epoch, size }),
             target: moving.map(|moving| Room { unit: moving.to, epoch: moving.epoch, size }),
-            licences: if conference.is_live() { conference.licences.into() } else { 0 },
+            licences: if conference.takes_licences() { conference.licences.into() } else { 0 },
         }
     }
 }
@@ -154,7 +154,13 @@ impl Realm {
 
     /// Updates a unit in the placement index, and its deadline. O(log units).
     pub(in crate::conf) fn relink_unit(&mut self, number: u32) {
-        if let Some(unit) = self.units.get(number).expected("a unit that changes is there") {
+        if let Some(unit) = self.units.get_mut(number).expected("a unit that changes is there") {
+            let counts = unit.counts();
+            let counted = std::mem::replace(&mut unit.counted, counts);
+            if counted != unit.counted {
+                let more = i64::from(unit.counted) - i64::from(counted);
+                self.reservations.count_capacity(unit, more);
+            }
             self.placement_index.update(number, unit);
             Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
         }
@@ -176,7 +182,7 @@ impl Realm {
     /// Changes a conference and updates all indexes. If the conference ends, its call in the pool of numbers is hung
     /// up.
     pub(in crate::conf) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
-        let before = self.links(id);
+        let (before, reserved) = (self.links(id), self.reserved(id));
         self.link_pending(id, false);
         let conference = self.conferences.get_mut(id);
         let Some(conference) = conference.expected("a conference that changes is there") else { return };
@@ -189,6 +195,7 @@ impl Realm {
             self.outbox.push_always(hang_up(from, &conference.e164));
         }
         self.relink(id, before, self.links(id));
+        self.reserve(reserved, self.reserved(id));
         self.link_pending(id, true);
         self.watch(id);
     }
@@ -204,6 +211,7 @@ impl Realm {
         }
         self.names.insert(&e164, id);
         self.relink(id, None, self.links(id));
+        self.reserve(None, self.reserved(id));
         self.link_pending(id, true);
         self.watch(id);
         id

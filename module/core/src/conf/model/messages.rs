@@ -109,7 +109,8 @@ impl Realm {
             .with_number("size", conference.size)
             .with_number("priority", conference.priority)
             .with("request", conference.request.as_deref().unwrap_or_default())
-            .with("recovering", flag(conference.recovering))
+            // The first unit of a conference that waited at its start recovers nothing.
+            .with("recovering", flag(conference.recovering && conference.history.len() > 1))
             .with("moving", flag(conference.moving.is_some()));
         self.send_epoch(cmu, epoch, create);
     }
@@ -198,6 +199,7 @@ impl Realm {
             .with_number("record", self.ends)
             .with_number("origin_epoch", conference.origin_epoch)
             .with_number("created", conference.created)
+            .with("start", &conference.start.map(written).unwrap_or_default())
             .with("opened", &conference.opened.map(written).unwrap_or_default())
             .with("ended", &conference.ended.map(written).unwrap_or_default())
             .with("segments", &segments(&conference.history));

@@ -8,6 +8,8 @@ mod indexes;
 pub mod messages;
 pub mod placement_index;
 pub(super) mod queues;
+pub(super) mod reservations;
+mod reserving;
 pub(super) mod sent;
 pub mod settings;
 pub mod state;

@@ -4,6 +4,7 @@ use super::conference::{Conference, State, Wishes};
 use super::epoch::{Epoch, epoch_of, is_plausible};
 use super::placement_index::PlacementIndex;
 use super::queues::{ByState, Queues};
+use super::reservations::Reservations;
 pub use super::settings::{Placement, Policy, Settings};
 use super::unit::{Host, Name, Unit, host_of};
 use crate::conf::model::waiters::Waiters;
@@ -53,6 +54,7 @@ pub struct Realm {
     /// Pending conferences by the unit that last had them open, and the epoch at which it lost them. The unit may be
     /// unknown: it may come back.
     pub(in crate::conf) lost: Lost,
+    pub(in crate::conf) reservations: Reservations,
     pub(in crate::conf) conference_due: Deadlines,
     pub(in crate::conf) unit_due: Deadlines,
     pub(in crate::conf) outbox: Outbox,

@@ -39,6 +39,8 @@ pub enum Trigger {
     EndedByUnknownCopy,
     /// The scheduler recovers the conference: the time of its next try has come, and a unit has room.
     Recover,
+    /// The start of a scheduled conference has come.
+    Start,
     /// The end time has passed.
     EndTime,
     /// The conference has waited for recovery for the whole window.
@@ -72,6 +74,8 @@ pub enum Transition {
     Missed,
     /// If the unit's lease is valid, the unit is asked again. Otherwise: `Pending`.
     AskAgain,
+    /// -> creating, or pending if no unit has room.
+    Starting,
     /// -> creating.
     Creating,
     /// -> open.
@@ -87,43 +91,45 @@ pub enum Transition {
 }
 
 #[allow(clippy::match_same_arms, reason = "a row for each event, as in the specification")]
-/// The table. The columns are: none or ended, waiting, creating, open, pending.
-const fn row(row: Trigger) -> [Transition; 5] {
+/// The table. The columns are: none or ended, scheduled, waiting, creating, open, pending.
+const fn row(row: Trigger) -> [Transition; 6] {
     use Transition::{
         Adopt, AskAgain, Creating, Ended, Ending, EpochAgain, Exists, Failed, Missed, Nothing, Open, Pending,
-        ReleaseSender, Stays, Waiting,
+        ReleaseSender, Starting, Stays, Waiting,
     };
     #[rustfmt::skip]
     let cells = match row {
-        //                   none/ended     waiting        creating       open           pending
-        Trigger::Create       => [Creating,      Exists,        Exists,        Exists,        Exists],
-        Trigger::Ack          => [Nothing,       Open,          Open,          Stays,         Nothing],
-        Trigger::StaleAck     => [ReleaseSender, ReleaseSender, ReleaseSender, ReleaseSender, ReleaseSender],
-        Trigger::Nack         => [Nothing,       Pending,       Failed,        Nothing,       Nothing],
-        Trigger::Failed       => [Nothing,       Pending,       Failed,        Pending,       Nothing],
-        Trigger::Lost         => [Nothing,       Pending,       Pending,       Pending,       Stays],
-        Trigger::Has          => [Nothing,       Open,          Open,          Stays,         Nothing],
-        Trigger::HasOlder     => [Nothing,       EpochAgain,    EpochAgain,    EpochAgain,    Nothing],
-        Trigger::HasOther     => [ReleaseSender, Adopt,         Adopt,         Adopt,         Adopt],
-        Trigger::Lacks        => [Nothing,       Pending,       Missed,        Pending,       Stays],
-        Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         Nothing],
-        Trigger::EndedByLastUnit => [Nothing,    Nothing,       Ended,         Nothing,       Ended],
-        Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended],
-        Trigger::Recover      => [Nothing,       Nothing,       Nothing,       Nothing,       Creating],
-        Trigger::EndTime      => [Nothing,       Ending,        Ending,        Ending,        Ended],
-        Trigger::Window       => [Nothing,       Nothing,       Nothing,       Nothing,       Ended],
-        Trigger::Release      => [Stays,         Ending,        Ending,        Ending,        Ended],
-        Trigger::RestartAlive => [Nothing,       Stays,         Stays,         Waiting,       Nothing],
-        Trigger::WaitTimeout  => [Nothing,       AskAgain,      Nothing,       Nothing,       Nothing],
+        //                   none/ended     scheduled      waiting        creating       open           pending
+        Trigger::Create       => [Creating,      Exists,        Exists,        Exists,        Exists,        Exists],
+        Trigger::Ack          => [Nothing,       Nothing,       Open,          Open,          Stays,         Nothing],
+        Trigger::StaleAck     => [ReleaseSender; 6],
+        Trigger::Nack         => [Nothing,       Nothing,       Pending,       Failed,        Nothing,       Nothing],
+        Trigger::Failed       => [Nothing,       Nothing,       Pending,       Failed,        Pending,       Nothing],
+        Trigger::Lost         => [Nothing,       Nothing,       Pending,       Pending,       Pending,       Stays],
+        Trigger::Has          => [Nothing,       Nothing,       Open,          Open,          Stays,         Nothing],
+        Trigger::HasOlder     => [Nothing,       Nothing,       EpochAgain,    EpochAgain,    EpochAgain,    Nothing],
+        Trigger::HasOther     => [ReleaseSender, Adopt,         Adopt,         Adopt,         Adopt,         Adopt],
+        Trigger::Lacks        => [Nothing,       Nothing,       Pending,       Missed,        Pending,       Stays],
+        Trigger::EndedByUnit  => [Nothing,       Nothing,       Ended,         Ended,         Ended,         Nothing],
+        Trigger::EndedByLastUnit => [Nothing,    Nothing,       Nothing,       Ended,         Nothing,       Ended],
+        Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended,         Ended],
+        Trigger::Recover      => [Nothing,       Nothing,       Nothing,       Nothing,       Nothing,       Creating],
+        Trigger::Start        => [Nothing,       Starting,      Nothing,       Nothing,       Nothing,       Nothing],
+        Trigger::EndTime      => [Nothing,       Ended,         Ending,        Ending,        Ending,        Ended],
+        Trigger::Window       => [Nothing,       Nothing,       Nothing,       Nothing,       Nothing,       Ended],
+        Trigger::Release      => [Stays,         Ended,         Ending,        Ending,        Ending,        Ended],
+        Trigger::RestartAlive => [Nothing,       Nothing,       Stays,         Stays,         Waiting,       Nothing],
+        Trigger::WaitTimeout  => [Nothing,       Nothing,       AskAgain,      Nothing,       Nothing,       Nothing],
     };
     cells
 }
 
 /// The cell of the table for a trigger and a state; `None` for a conference that does not exist.
 pub const fn transition(event: Trigger, state: Option<State>) -> Transition {
-    let [none, waiting, creating, open, pending] = row(event);
+    let [none, scheduled, waiting, creating, open, pending] = row(event);
     match state {
         None | Some(State::Ended) => none,
+        Some(State::Scheduled) => scheduled,
         Some(State::Waiting) => waiting,
         Some(State::Creating) => creating,
         Some(State::Open) => open,

@@ -137,6 +137,8 @@ fields! {
         pub open: u32,
         /// Whether an operator drains the host of the unit: nothing new is placed on it.
         pub drained: bool,
+        /// The capacity that counts for scheduled conferences.
+        pub counted: u32,
     } checked by Unit::is_sound;
 
     /// A host runs one unit after another. Its name is the part of an identity before the last two colons.
@@ -192,6 +194,12 @@ impl Unit {
         let further = i64::from(self.failures) - settings.failures;
         let doublings = u32::try_from(further).ok()?.min(16);
         Some((FIRST_BACKOFF << doublings).min(LONGEST_BACKOFF))
+    }
+
+    /// The capacity that counts for scheduled conferences: all of it, unless the unit is down or draining. A unit that
+    /// is silent, in a back-off or yet to report counts, because it may take conferences again at any time.
+    pub fn counts(&self) -> u32 {
+        if self.state == UnitState::Down || self.is_draining() { 0 } else { self.capacity }
     }
 
     /// The state as it is shown to people: `draining` for a unit that drains and is up.

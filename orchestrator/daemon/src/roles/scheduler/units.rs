@@ -33,7 +33,7 @@ pub(super) struct TotalsMetrics(Vec<(&'static str, metrics::Gauge)>);
 
 impl TotalsMetrics {
     pub(super) fn new() -> Self {
-        let conferences = ["waiting", "creating", "open", "lost", "pending"]
+        let conferences = ["scheduled", "waiting", "creating", "open", "lost", "pending"]
             .map(|state| (state, metrics::gauge!("allot_scheduler_conferences", "state" => state)));
         let units = ["up", "draining", "backoff", "suspect", "unreachable", "down"]
             .map(|state| (state, metrics::gauge!("allot_scheduler_units", "state" => state)));

@@ -226,6 +226,7 @@ fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
 fn create<'a>(arguments: &mut Arguments<'a>) -> Result<Create<'a>, Refusal> {
     Ok(Create {
         e164: arguments.text(),
+        start: arguments.integer_after("START")?,
         end: arguments.integer_after("END")?,
         size: arguments.integer_after("SIZE")?.unwrap_or(1),
         licences: arguments.integer_after("LICENCES")?.unwrap_or(1),
@@ -324,7 +325,7 @@ fn reported_record(reported: &Reported) -> Reply {
 
 fn stat(realm: &Realm) -> Reply {
     let totals = realm.totals();
-    let [waiting, creating, open, pending, ended] = totals.states.map(reply::number);
+    let [waiting, creating, open, pending, ended, scheduled] = totals.states.map(reply::number);
     let [up, suspect, unreachable, down] = totals.units.map(reply::number);
     reply::record([
         ("waiting", waiting),
@@ -332,6 +333,7 @@ fn stat(realm: &Realm) -> Reply {
         ("open", open),
         ("lost", reply::number(totals.lost)),
         ("pending", pending),
+        ("scheduled", scheduled),
         ("ended", ended),
         ("up", up),
         ("suspect", suspect),

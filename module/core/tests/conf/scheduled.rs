@@ -1,0 +1,569 @@
+//! Conferences with a start in the future: what is reserved for them, what begins when their start comes, and what
+//! others may take meanwhile.
+
+use super::random::{Random, cases};
+use super::rig::{MINUTE, Rig, created, wish, zone};
+use allot_core::conf::conference::State;
+use allot_core::conf::event::Created;
+use allot_core::conf::request::{
+    Changes, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
+};
+use allot_core::conf::state::Settings;
+use allot_core::conf::{ConferenceEvent, Event, Reply, decide};
+use proptest::prelude::*;
+
+const A: &str = "a:1:1";
+const B: &str = "b:1:1";
+
+/// A conference of this size from a minute to another, counted from the beginning of the rig.
+fn booking(e164: &str, from: i64, to: i64, size: i64) -> Create<'_> {
+    Create { start: Some(at(from)), end: Some(at(to)), size, ..wish(e164) }
+}
+
+fn at(minute: i64) -> i64 {
+    1000 + minute * MINUTE
+}
+
+fn request(create: Create<'_>) -> Request<'_> {
+    Request::Client(ClientRequest::Create(create))
+}
+
+fn schedule(rig: &mut Rig, e164: &str, from: i64, to: i64, size: i64) {
+    rig.ask(&request(booking(e164, from, to, size))).unwrap();
+}
+
+/// The text of the refusal.
+fn refusal(rig: &mut Rig, create: Create<'_>) -> String {
+    rig.ask(&request(create)).unwrap_err().to_string()
+}
+
+fn extend(rig: &mut Rig, e164: &str, minute: i64) -> String {
+    rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end: at(minute) }))
+}
+
+fn resize(rig: &mut Rig, e164: &str, size: i64) -> String {
+    rig.code(&Request::Client(ClientRequest::Resize { e164: e164.as_bytes(), size }))
+}
+
+fn alter(rig: &mut Rig, e164: &str, wishes: WishesRequest<'_>) -> String {
+    rig.code(&Request::Client(ClientRequest::Alter { e164: e164.as_bytes(), wishes }))
+}
+
+fn join(rig: &mut Rig, cmu: &str, zone: Option<&[u8]>, tags: &[&[u8]]) {
+    let join = UnitRequest::Join {
+        cmu: cmu.as_bytes(),
+        capacity: 10,
+        zone,
+        tags,
+        lease: 3_600_000_000,
+        machine: None,
+    };
+    rig.ask(&Request::Unit(join)).unwrap();
+}
+
+fn require<'a>(tags: &'a [&'a [u8]]) -> WishesRequest<'a> {
+    WishesRequest { require: Some(tags), ..WishesRequest::default() }
+}
+
+const DONE: &str = "Conference([49])";
+
+#[test]
+fn scheduled_conference_is_created_at_its_start() {
+    let settings = Settings { licences: 5, ..Settings::default() };
+    let mut rig = Rig::with(settings, &[A]);
+    schedule(&mut rig, "1", 10, 20, 4);
+    let origin = rig.epoch("1");
+    assert_eq!(rig.told, [format!("evt scheduled 1  {origin} scheduled")]);
+    assert_eq!(
+        (rig.state("1"), rig.owner("1"), rig.realm.licences_used()),
+        (State::Scheduled, String::new(), 0)
+    );
+    assert_eq!(rig.realm.next_due(), Some(at(10)));
+    rig.pass(10 * MINUTE - 1);
+    assert_eq!(rig.state("1"), State::Scheduled);
+    rig.check();
+    rig.told.clear();
+    rig.pass(1);
+    let epoch = rig.epoch("1");
+    assert!(epoch > origin && rig.one("1").origin_epoch == origin);
+    let create = format!("cmd:{A} CREATE 1 {A} {epoch} {} 4 0  0 0", at(20));
+    assert_eq!(rig.told, [create, format!("evt created 1 {A} {epoch} creating")]);
+    assert_eq!((rig.state("1"), rig.realm.licences_used()), (State::Creating, 1));
+    assert_eq!((rig.one("1").start, rig.one("1").recovering), (Some(at(10)), false));
+    rig.check();
+    assert_eq!(rig.ack("1", A, epoch), "Ok");
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.word("1"), "ending");
+    assert_eq!(rig.given_up("1", A, epoch), "Ok");
+    rig.check();
+}
+
+#[test]
+fn creation_with_a_start_is_refused_without_its_time() {
+    let mut rig = Rig::new(&[A]);
+    let whole = booking("1", 10, 20, 1);
+    let host = WishesRequest { host: Some(Some(b"a")), ..WishesRequest::default() };
+    for (create, text) in [
+        (Create { end: None, ..whole }, "ERR a conference with START needs an END"),
+        (Create { end: whole.start, ..whole }, "ERR END 601000 must be after the start, 601000"),
+        (Create { start: Some(1000), ..whole }, "ERR START 1000 is not in the future; it is 1000"),
+        (Create { wishes: host, ..whole }, "ERR the unit of a scheduled conference is chosen at its start"),
+    ] {
+        let refusal = refusal(&mut rig, create);
+        assert!(refusal.starts_with(text), "{refusal}");
+    }
+    schedule(&mut rig, "1", 10, 20, 1);
+    assert_eq!(rig.code_of_create("1"), "EXISTS");
+    assert_eq!(rig.code_of_move("1"), "BADSTATE");
+    assert_eq!(alter(&mut rig, "1", host), "ERR");
+    assert_eq!(extend(&mut rig, "1", 10), "ERR");
+    rig.check();
+}
+
+#[test]
+fn repeated_request_replies_the_scheduled_conference() {
+    let mut rig = Rig::new(&[A]);
+    let create = Create { request: Some(b"r"), ..booking("1", 10, 20, 10) };
+    rig.ask(&request(create)).unwrap();
+    rig.pass(15 * MINUTE);
+    // Its start is past by now.
+    assert_eq!(rig.ask(&request(create)).unwrap(), Reply::Conference(b"1"[..].into()));
+}
+
+#[test]
+fn nothing_takes_room_that_is_reserved() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 8);
+    // Without an end it would still be there.
+    let forever = Create { size: 3, ..wish("2") };
+    let text = refusal(&mut rig, forever);
+    assert!(text.contains("reserved") && text.contains(&format!("with START {} it fits", at(20))), "{text}");
+    let until = |minute, more: i64| Create { end: Some(at(minute) + more), ..forever };
+    assert_eq!(rig.code(&request(until(10, 1))), "LIMIT");
+    rig.ask(&request(until(10, 0))).unwrap();
+    rig.ask(&request(Create { size: 2, ..wish("3") })).unwrap();
+    // What is there may not stay or grow into it either.
+    assert_eq!(extend(&mut rig, "2", 11), "LIMIT");
+    assert_eq!(extend(&mut rig, "2", 9), "Conference([50])");
+    assert_eq!(resize(&mut rig, "2", 5), "Conference([50])");
+    assert_eq!(resize(&mut rig, "3", 3), "LIMIT");
+    rig.check();
+    assert_eq!(rig.release("1"), DONE);
+    assert_eq!(rig.word("1"), "ended");
+    assert_eq!(extend(&mut rig, "2", 30), "Conference([50])");
+    rig.check();
+}
+
+#[test]
+fn conferences_follow_each_other_without_a_gap() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 10);
+    schedule(&mut rig, "2", 20, 30, 10);
+    schedule(&mut rig, "3", 5, 10, 10);
+    let text = refusal(&mut rig, booking("4", 3, 6, 1));
+    assert!(text.ends_with(&format!("the earliest START that fits is {}", at(30))), "{text}");
+    let text = refusal(&mut rig, booking("4", 3, 6, 11));
+    assert!(text.ends_with("no later START fits"), "{text}");
+    schedule(&mut rig, "4", 2, 5, 10);
+    for (number, start) in [("4", 2), ("3", 5), ("1", 10), ("2", 20)] {
+        rig.now = at(start);
+        rig.due();
+        if rig.state(number) == State::Pending {
+            // Its unit has not ended the last one yet.
+            assert_eq!(rig.recover(), 0);
+        }
+        for other in ["1", "2", "3", "4"] {
+            if rig.word(other) == "ending" {
+                assert_eq!(rig.given_up(other, A, rig.epoch(other)), "Ok");
+            }
+        }
+        rig.recover();
+        assert_eq!(rig.ack(number, A, rig.epoch(number)), "Ok", "{number}");
+        rig.check();
+    }
+}
+
+#[test]
+fn extension_and_size_of_a_scheduled_conference_need_room() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 6);
+    schedule(&mut rig, "2", 20, 30, 6);
+    assert_eq!(extend(&mut rig, "1", 21), "LIMIT");
+    assert_eq!(resize(&mut rig, "1", 11), "LIMIT");
+    assert_eq!(resize(&mut rig, "1", 4), DONE);
+    assert_eq!(extend(&mut rig, "1", 30), DONE);
+    assert_eq!(resize(&mut rig, "1", 5), "LIMIT");
+    rig.check();
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.commands(A), [format!("CREATE 1 {A} {} {} 4 0  0 0", rig.epoch("1"), at(30))]);
+}
+
+#[test]
+fn licences_are_reserved_as_room_is() {
+    let mut rig = Rig::with(Settings { licences: 3, ..Settings::default() }, &[A, B]);
+    let two = Create { licences: 2, ..booking("1", 10, 20, 1) };
+    rig.ask(&request(two)).unwrap();
+    let text = refusal(&mut rig, Create { e164: b"2", ..two });
+    assert!(text.ends_with(&format!("the earliest START that fits is {}", at(20))), "{text}");
+    assert_eq!(rig.code(&request(Create { licences: 2, ..wish("2") })), "LIMIT");
+    rig.ask(&request(Create { licences: 3, end: Some(at(10)), ..wish("2") })).unwrap();
+    rig.check();
+}
+
+#[test]
+fn zone_and_tags_reserve_room_of_their_units_only() {
+    let mut rig = Rig::new(&[]);
+    join(&mut rig, A, Some(b"east"), &[b"hd"]);
+    join(&mut rig, B, Some(b"west"), &[]);
+    let hd = |e164, size| Create { wishes: require(&[b"hd"]), ..booking(e164, 10, 20, size) };
+    rig.ask(&request(hd("1", 7))).unwrap();
+    assert_eq!(rig.code(&request(hd("2", 4))), "LIMIT");
+    assert_eq!(rig.code(&request(Create { wishes: zone(b"north"), ..hd("2", 1) })), "LIMIT");
+    // A is empty, and comes first by its name; but its room is reserved.
+    rig.ask(&request(Create { size: 4, ..wish("3") })).unwrap();
+    assert_eq!(rig.owner("3"), B);
+    rig.ask(&request(Create { size: 3, ..wish("4") })).unwrap();
+    assert_eq!(rig.owner("4"), A);
+    for (number, cmu) in [("3", B), ("4", A)] {
+        assert_eq!(rig.ack(number, cmu, rig.epoch(number)), "Ok");
+    }
+    // There is room for this one on one of both, in the sum: 20 less 7, 4 and 3.
+    assert_eq!(rig.code(&request(booking("5", 10, 20, 7))), "LIMIT");
+    rig.ask(&request(booking("5", 10, 20, 6))).unwrap();
+    assert_eq!(alter(&mut rig, "5", require(&[b"hd"])), "LIMIT");
+    assert_eq!(alter(&mut rig, "5", zone(b"west")), "Conference([53])");
+    rig.check();
+    // At the same start, the one without a wish leaves A to the one that needs it.
+    assert_eq!(alter(&mut rig, "5", WishesRequest { zone: Some(None), ..require(&[]) }), "Conference([53])");
+    rig.pass(10 * MINUTE);
+    assert_eq!((rig.owner("1"), rig.owner("5")), (A.into(), B.into()));
+    rig.check();
+}
+
+#[test]
+fn unit_that_is_down_or_drained_does_not_count() {
+    let mut rig = Rig::new(&[A, B]);
+    let drain = |rig: &mut Rig, on| {
+        let of = DrainOf::Unit(B.as_bytes());
+        let request = SchedulerRequest::Drain { of, on, moves: false };
+        rig.ask(&Request::Scheduler { term: None, request }).unwrap();
+    };
+    schedule(&mut rig, "1", 10, 20, 10);
+    schedule(&mut rig, "2", 30, 40, 8);
+    drain(&mut rig, true);
+    assert_eq!(rig.code(&request(booking("3", 30, 40, 3))), "LIMIT");
+    rig.check();
+    drain(&mut rig, false);
+    rig.down(A);
+    assert_eq!(rig.code(&request(booking("3", 30, 40, 3))), "LIMIT");
+    rig.join(A, 10);
+    rig.report(A, rig.realm.last_epoch(), &[]);
+    rig.check();
+    schedule(&mut rig, "3", 30, 40, 3);
+    // Another capacity, and other tags, of a unit that has conferences.
+    rig.ask(&request(Create { size: 2, end: Some(at(9)), ..wish("4") })).unwrap();
+    join(&mut rig, A, None, &[b"hd"]);
+    rig.ask(&request(Create { wishes: require(&[b"hd"]), ..booking("5", 1, 2, 8) })).unwrap();
+    join(&mut rig, A, Some(b"east"), &[]);
+    rig.check();
+    rig.join(B, 3);
+    rig.check();
+}
+
+#[test]
+fn conference_whose_start_finds_no_room_waits_for_it() {
+    for recoverable in [true, false] {
+        let mut rig = Rig::new(&[A]);
+        rig.ask(&request(Create { recoverable, ..booking("1", 10, 20, 4) })).unwrap();
+        rig.down(A);
+        rig.told.clear();
+        rig.pass(10 * MINUTE);
+        let origin = rig.one("1").origin_epoch;
+        assert_eq!(rig.told.last().unwrap(), &format!("evt delayed 1  {origin} pending"));
+        assert_eq!((rig.one("1").out_since, rig.recover()), (None, 0));
+        rig.check();
+        rig.pass(MINUTE);
+        rig.join(B, 10);
+        rig.told.clear();
+        assert_eq!(rig.recover(), 1);
+        let epoch = rig.epoch("1");
+        // The unit need not know that the conference has waited.
+        assert_eq!(rig.commands(B), [format!("CREATE 1 {B} {epoch} {} 4 0  0 0", at(20))]);
+        assert_eq!(rig.ack("1", B, epoch), "Ok");
+        assert_eq!(rig.word("1"), "open");
+        rig.check();
+        rig.down(B);
+        assert_eq!(rig.word("1"), if recoverable { "pending" } else { "ended" });
+        rig.check();
+    }
+}
+
+#[test]
+fn first_creation_at_a_start_is_tried_on_other_units() {
+    let mut rig = Rig::with(Settings { tries: 2, ..Settings::default() }, &[A, B]);
+    schedule(&mut rig, "1", 10, 20, 4);
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.nack("1", A, rig.epoch("1")), "Ok");
+    assert_eq!((rig.owner("1"), rig.word("1")), (B.into(), "creating"));
+    assert_eq!(rig.nack("1", B, rig.epoch("1")), "Ok");
+    assert_eq!(rig.word("1"), "ended");
+    // Also with a single try there is a first.
+    let mut rig = Rig::with(Settings { tries: 1, ..Settings::default() }, &[A]);
+    schedule(&mut rig, "1", 10, 20, 4);
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.owner("1"), A);
+}
+
+#[test]
+fn release_ends_a_scheduled_conference_at_once() {
+    let mut rig = Rig::new(&[A]);
+    let called = Some((&b"pool"[..], &b"lease"[..]));
+    rig.ask(&request(Create { called_from: called, ..booking("1", 10, 20, 4) })).unwrap();
+    let origin = rig.epoch("1");
+    rig.told.clear();
+    assert_eq!(rig.release("1"), DONE);
+    let ended = format!("evt ended 1  {origin} ended manager 1 {origin} 1000 {}  1000", at(10));
+    assert_eq!(rig.told, [ended, "hangup pool 1 lease".to_owned()]);
+    rig.check();
+    schedule(&mut rig, "1", 10, 20, 10);
+    rig.check();
+}
+
+#[test]
+fn start_that_a_failover_lost_is_found_by_its_copy() {
+    for is_ended in [false, true] {
+        let mut rig = Rig::new(&[A]);
+        schedule(&mut rig, "1", 10, 20, 4);
+        // Another master has started it at this epoch, and died before this one knew.
+        rig.now = at(10) - 1;
+        let epoch = rig.now as u64 * 1000 + 500;
+        let ended: &[(&str, u64)] = if is_ended { &[("1", epoch)] } else { &[] };
+        let list: &[(&str, u64)] = if is_ended { &[] } else { &[("1", epoch)] };
+        rig.report_with(A, epoch, ended, list);
+        assert_eq!(rig.word("1"), if is_ended { "ended" } else { "open" });
+        rig.check();
+        rig.pass(MINUTE);
+        assert_eq!(rig.word("1"), if is_ended { "ended" } else { "open" });
+        rig.check();
+    }
+}
+
+#[test]
+fn start_and_end_that_were_missed_end_the_conference() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 4);
+    schedule(&mut rig, "2", 10, 30, 4);
+    rig.now = at(20);
+    let one = rig.realm.conference_called(b"1").unwrap();
+    assert_eq!(rig.realm.as_of(one, rig.now).unwrap().state, State::Ended);
+    rig.due();
+    assert_eq!((rig.word("1"), rig.word("2")), ("ended", "creating"));
+    assert_eq!(rig.one("1").cause.word(), "end-time");
+    rig.check();
+}
+
+#[test]
+fn creation_waits_for_room_beside_what_is_reserved() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 10);
+    for (id, end) in [(1, None), (2, Some(at(11))), (3, Some(at(10)))] {
+        let e164 = format!("w{id}");
+        let create = Create { end, size: 6, ..wish(&e164) };
+        let decided = decide(&rig.realm, rig.now, &request(create));
+        if id < 3 {
+            assert!(rig.realm.is_worth_waiting(&create, &decided));
+        }
+        rig.realm.wait(id, &create);
+    }
+    // Something changes: all are decided again, and one of the same size does not stand for the others.
+    resize(&mut rig, "1", 9);
+    let grant = rig.realm.next_grant(rig.now, |_| true).unwrap();
+    assert_eq!((grant.waiter, grant.outcome.is_ok()), (3, true));
+    grant.outcome.unwrap().events.iter().for_each(|event| rig.apply(event));
+    assert!(rig.realm.next_grant(rig.now, |_| true).is_none());
+    rig.check();
+}
+
+#[test]
+fn as_many_conferences_and_combinations_are_scheduled_as_may_be() {
+    let mut rig = Rig::new(&[A]);
+    rig.join(A, 1_000_000);
+    let mut number = 0;
+    let mut book = |rig: &mut Rig, wishes: WishesRequest<'_>| {
+        number += 1;
+        let create = Create { wishes, ..booking("", 10, 20, 1) };
+        let e164 = number.to_string();
+        rig.code(&request(Create { e164: e164.as_bytes(), ..create })).starts_with("Conference")
+    };
+    for area in 0..64 {
+        let tag = area.to_string();
+        join(&mut rig, "b:1:1", None, &[tag.as_bytes()]);
+        assert!(book(&mut rig, require(&[tag.as_bytes()])), "{area}");
+    }
+    assert!(!book(&mut rig, WishesRequest::default()));
+    rig.check();
+}
+
+#[test]
+fn events_of_a_schedule_are_admitted_only_where_they_fit() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 4);
+    let epoch = rig.realm.last_epoch() + 1;
+    let of = |event| Event::Conference { e164: b"1"[..].into(), event };
+    let host = allot_core::conf::conference::Wishes { host: Some(b"a"[..].into()), ..Default::default() };
+    let booked = Created { cmu: None, start: Some(at(10)), end: Some(at(20)), ..created("2", A, epoch) };
+    for refused in [
+        Event::Created(Box::new(booked.clone())),
+        Event::Scheduled(Box::new(created("2", A, epoch))),
+        Event::Scheduled(Box::new(Created { end: None, ..booked.clone() })),
+        Event::Scheduled(Box::new(Created { end: Some(at(10)), ..booked.clone() })),
+        Event::Scheduled(Box::new(Created { wishes: host.clone(), ..booked.clone() })),
+        Event::Found(Box::new(booked.clone())),
+        of(ConferenceEvent::Granted { cmu: A.as_bytes().into(), epoch }),
+        of(ConferenceEvent::Acked),
+        of(ConferenceEvent::Altered { wishes: host }),
+        of(ConferenceEvent::Extended { end: at(10), number: epoch }),
+    ] {
+        assert!(rig.realm.admits(&refused).is_err(), "{refused:?}");
+    }
+    rig.apply(&Event::Scheduled(Box::new(booked)));
+    rig.apply(&of(ConferenceEvent::Started { cmu: A.as_bytes().into(), epoch: epoch + 1 }));
+    for refused in
+        [ConferenceEvent::Delayed, ConferenceEvent::Started { cmu: A.as_bytes().into(), epoch: epoch + 2 }]
+    {
+        assert!(rig.realm.admits(&of(refused)).is_err());
+    }
+    rig.check();
+}
+
+/// A conference as the naive model has it: its time, and what it takes.
+#[derive(Clone, Debug)]
+struct Taken {
+    from: i64,
+    until: i64,
+    size: i64,
+    licences: i64,
+}
+
+const EVER: i64 = i64::MAX;
+
+/// The last time that matters: all starts and ends are before.
+const HORIZON: i64 = 1700;
+
+/// Everything that is live and not about to end, by the records.
+fn taken(rig: &Rig) -> Vec<Taken> {
+    let live = rig.realm.list(None, None, 0, usize::MAX).0;
+    live.into_iter()
+        .filter(|one| one.ending.is_none())
+        .map(|one| Taken {
+            from: one.start.filter(|_| one.state == State::Scheduled).unwrap_or(0),
+            until: one.end.unwrap_or(EVER),
+            size: one.size.into(),
+            licences: one.licences.into(),
+        })
+        .collect()
+}
+
+/// Whether everything fits at every moment from now on: the sum is greatest now, or when something starts.
+fn fits(all: &[Taken], now: i64, capacity: i64, licences: i64) -> bool {
+    all.iter().map(|one| one.from.max(now)).chain([now]).all(|moment| {
+        let at_once = all.iter().filter(|one| one.from <= moment && moment < one.until);
+        let (size, count) = at_once.fold((0, 0), |sum, one| (sum.0 + one.size, sum.1 + one.licences));
+        size <= capacity && (licences == 0 || count <= licences)
+    })
+}
+
+/// The earliest start of a conference, tried one millisecond after the other.
+fn earliest(all: &[Taken], asked: &Taken, now: i64, capacity: i64, licences: i64) -> Option<i64> {
+    (asked.from..=HORIZON).find(|from| {
+        let moved =
+            Taken { from: *from, until: asked.until.saturating_add(from - asked.from), ..asked.clone() };
+        let all: Vec<Taken> = all.iter().cloned().chain([moved]).collect();
+        fits(&all, now, capacity, licences)
+    })
+}
+
+/// Units answer: what is being created is open, and what must end has ended.
+fn answer(rig: &mut Rig) {
+    for number in 0..12 {
+        let e164 = number.to_string();
+        let epoch = rig.realm.conference_called(e164.as_bytes()).map_or(0, |one| one.epoch);
+        match rig.word(&e164) {
+            "creating" => drop(rig.ack(&e164, &rig.owner(&e164), epoch)),
+            "ending" => drop(rig.given_up(&e164, &rig.owner(&e164), epoch)),
+            _ => {}
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_moment_has_more_than_the_capacity_and_limit_names_the_earliest_start(seed in any::<u64>()) {
+        let mut random = Random::new(seed);
+        let (units, licences) = (random.of(&[1, 1, 2]), random.of(&[0, 0, 7]));
+        let settings = Settings { licences: licences as u64, tombstone: 1, ..Settings::default() };
+        let mut rig = Rig::with(settings, &[A, B][..units]);
+        let capacity = 10 * units as i64;
+        for _ in 0..25 {
+            rig.pass(random.of(&[0, 0, 1, 5]));
+            answer(&mut rig);
+            rig.recover();
+            answer(&mut rig);
+            let e164 = random.below(12).to_string();
+            let (now, before) = (rig.now, taken(&rig));
+            let (size, count) = (random.of(&[1, 2, 4, 9]), random.of(&[0, 1, 3]));
+            let length = random.of(&[1, 3, 10, 30]);
+            match random.below(8) {
+                0..5 if rig.realm.conference_called(e164.as_bytes()).is_none_or(|one| !one.is_live()) => {
+                    let start = random.chance(60).then(|| now + 1 + random.below(40) as i64);
+                    let from = start.unwrap_or(now);
+                    let end = (start.is_some() || random.chance(60)).then_some(from + length);
+                    let asked = Taken { from, until: end.unwrap_or(EVER), size, licences: count };
+                    let create = Create { start, end, size, licences: count, ..wish(&e164) };
+                    let nothing_is_scheduled = rig.realm.count(State::Scheduled) == 0;
+                    let expected = earliest(&before, &asked, now, capacity, licences);
+                    match rig.ask(&request(create)) {
+                        Ok(_) => prop_assert!(expected == Some(from), "{create:?} beside {before:?}"),
+                        Err(refusal) => {
+                            let text = refusal.to_string();
+                            let last = text.rsplit(' ').next().and_then(|last| last.parse().ok());
+                            let named = text.split("with START ").nth(1).and_then(|rest| rest.split(' ').next());
+                            let named = named.and_then(|start| start.parse().ok());
+                            if start.is_some() {
+                                prop_assert!(expected != Some(from) && last == expected, "{text}: {expected:?}");
+                            } else if text.contains("reserved") {
+                                prop_assert!(named == expected.filter(|start| *start > now), "{text}: {expected:?}");
+                            } else {
+                                // The room that there is now is in one piece only on one unit.
+                                let is_full = units > 1 || expected != Some(now);
+                                prop_assert!(is_full || nothing_is_scheduled, "{text}: {expected:?}");
+                            }
+                        }
+                    }
+                }
+                5 => drop(rig.code(&Request::Client(ClientRequest::Extend {
+                    e164: e164.as_bytes(),
+                    end: now + length,
+                }))),
+                6 => drop(resize(&mut rig, &e164, size)),
+                7 if random.chance(50) => drop(rig.release(&e164)),
+                _ => {}
+            }
+            prop_assert!(fits(&taken(&rig), rig.now, capacity, licences), "{:?}", taken(&rig));
+            rig.check();
+        }
+    }
+}
+
+#[test]
+fn lower_number_of_licences_does_not_end_what_is_scheduled() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "1", 10, 20, 4);
+    rig.create("2");
+    let changes = Changes { licences: Some(1), ..Changes::default() };
+    rig.ask(&Request::Client(ClientRequest::Configure(changes))).unwrap();
+    rig.pass(10 * MINUTE);
+    assert_eq!((rig.word("1"), rig.word("2")), ("creating", "ended"));
+}
