@@ -59,10 +59,13 @@ pub(crate) enum Verb {
     /// List the finished tasks and the rounds of repeated tasks, packed or not; of one task all details and its rounds
     History {
         /// Only this task
-        #[arg(conflicts_with_all = ["db", "schema", "table", "state", "from", "to"])]
+        #[arg(conflicts_with_all = ["db", "schema", "table", "state", "from", "to", "limit"])]
         task: Option<TaskId>,
         #[command(flatten)]
         wanted: HistoryQuery,
+        /// List this many at least, the newest; 0 for all
+        #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+        limit: usize,
     },
     /// Take over the tasks of the first generation, or delete its tree
     Upgrade(upgrade::Upgrading),
@@ -293,8 +296,12 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
             wait(context, client, task).await
         }
         Verb::History { task: Some(task), .. } => past(context, client, task).await,
-        Verb::History { task: None, wanted } => {
-            let found = client.history(&wanted).await?;
+        Verb::History { task: None, wanted, limit } => {
+            let limit = if limit == 0 { usize::MAX } else { limit };
+            let (found, are_all) = client.history(&wanted, limit).await?;
+            if !are_all {
+                context.out.note("there may be older ones; --limit 0 lists all, --to those before a time");
+            }
             let rows: Vec<Value> = found.iter().map(history_row).collect();
             context.out.list(HISTORY, &rows, "no task and no round of a repeated task has ended so")
         }
@@ -325,8 +332,7 @@ async fn list(context: &Context, client: &TaskClient, List { live, watch: follow
 
 /// A finished task, or a repeated one, and its rounds.
 async fn past(context: &Context, client: &TaskClient, id: TaskId) -> Result {
-    let mut all = client.history(&HistoryQuery::default()).await?;
-    all.retain(|task| task.id == id.to_string());
+    let all = client.history_of(id).await?;
     let (rounds, mut ended): (Vec<_>, Vec<_>) = all.into_iter().partition(MainTask::is_round);
     let task = match ended.pop() {
         Some(task) => task,

@@ -2,9 +2,10 @@
 //! and reads and deletes these packs.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -23,6 +24,10 @@ const FILL: usize = 100 * 1024;
 /// Most tasks whose nodes are listed at once. Far below the number of requests in flight: a list that waits while a
 /// pack is written may hold the right to one.
 const AT_ONCE: usize = 16;
+/// Rounds of a task that are read at once.
+const ROUNDS: usize = 32;
+/// Packs that are read at once.
+const PACKS: usize = 16;
 
 /// A finished task or a round, with the operations that delete its nodes.
 type Removal = (MainTask, Vec<Op>);
@@ -44,17 +49,14 @@ async fn removals(
     if is_old {
         store.shorten_failures(&main).await?;
     }
-    let names = store.round_names(&main, None).await?;
-    if !is_old && names.is_empty() {
+    let ended = ended_rounds(store, &main, limit).await?;
+    if !is_old && ended.is_empty() {
         return Ok(Vec::new());
     }
     let dir = store.paths.failures(main.id);
-    let chunks = if names.is_empty() { Vec::new() } else { store.children(&dir).await? };
+    let chunks = if ended.is_empty() { Vec::new() } else { store.children(&dir).await? };
     let mut removals = Vec::new();
-    for record in store.rounds(&main, names).await?.into_iter().rev() {
-        if record.task.finished > limit {
-            continue;
-        }
+    for record in ended {
         let mut ops = vec![Op::Delete { path: record.info, version: Some(record.version) }];
         // The failures of its last round belong to the task itself.
         if record.task.failure_log.tag != main.task.failure_log.tag {
@@ -70,6 +72,26 @@ async fn removals(
         removals.push((main.task, ops));
     }
     Ok(removals)
+}
+
+/// The records of a task's rounds that ended at `limit` (milliseconds since 1970) or before, from old to new. Of the others,
+/// only a few are read, since a later round ended later.
+async fn ended_rounds(
+    store: &TaskStore,
+    main: &Found<MainTask>,
+    limit: u64,
+) -> Result<Vec<Found<MainTask>>, Fault> {
+    let names = store.round_names(main, None).await?;
+    let mut ended = Vec::new();
+    for some in names.rchunks(ROUNDS) {
+        for record in store.rounds(main, some.to_vec()).await?.into_iter().rev() {
+            if record.task.finished > limit {
+                return Ok(ended);
+            }
+            ended.push(record);
+        }
+    }
+    Ok(ended)
 }
 
 /// The operations that delete all nodes of a finished task, without those that are `gone` before.
@@ -189,28 +211,35 @@ pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> 
     Ok(count)
 }
 
-/// The size of packed history.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Size {
-    packs: usize,
-    /// Bytes of all packs, compressed.
-    bytes: usize,
-}
+/// The sizes of the packs that have been read, in bytes after compression. A pack never changes, so each is read once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sizes(Arc<Mutex<BTreeMap<String, usize>>>);
 
-impl Size {
-    /// Shows the size in the metrics of this unit.
-    pub(crate) fn publish(self) {
-        metrics::gauge!("allot_compaction_history_packs").set(self.packs as f64);
-        metrics::gauge!("allot_compaction_history_bytes").set(self.bytes as f64);
+impl Sizes {
+    /// Reads the packs that are new, and shows the size of packed history in the metrics of this unit. Packs that this
+    /// process may not read count as empty.
+    pub(crate) async fn measure(&self, store: &TaskStore) -> Result<(), Fault> {
+        let directory = store.paths.compress();
+        let names = store.children(&directory).await?;
+        let mut sizes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let unread: Vec<String> = names.iter().filter(|name| !sizes.contains_key(*name)).cloned().collect();
+        for some in unread.chunks(PACKS) {
+            for (name, node) in store.tree.get_many_readable(&directory, some.to_vec()).await? {
+                sizes.insert(name, node.map_or(0, |node| node.data.len()));
+            }
+        }
+        let names: HashSet<String> = names.into_iter().collect();
+        sizes.retain(|name, _| names.contains(name));
+        publish_size(sizes.len(), sizes.values().sum());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sizes;
+        Ok(())
     }
 }
 
-/// The size of packed history, without the packs that this process may not read. Reads all of it.
-pub(crate) async fn size(store: &TaskStore) -> Result<Size, Fault> {
-    let names = store.children(&store.paths.compress()).await?;
-    let found = store.tree.get_many_readable(&store.paths.compress(), names).await?;
-    let bytes = found.iter().filter_map(|(_, node)| node.as_ref().ok()).map(|node| node.data.len()).sum();
-    Ok(Size { packs: found.len(), bytes })
+/// Shows the number and the bytes of the packs in the metrics of this unit.
+pub(crate) fn publish_size(packs: usize, bytes: usize) {
+    metrics::gauge!("allot_compaction_history_packs").set(packs as f64);
+    metrics::gauge!("allot_compaction_history_bytes").set(bytes as f64);
 }
 
 /// Which of the history is wanted.
@@ -248,41 +277,132 @@ impl Filter {
     }
 }
 
-/// What is in each pack that may have something wanted, or the reason why the pack cannot be read.
-async fn packs(store: &TaskStore, filter: &Filter) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
+/// The names of the packs that may have something wanted, from old to new.
+async fn pack_names(store: &TaskStore, filter: &Filter) -> Result<Vec<String>, Fault> {
     let mut names = store.children(&store.paths.compress()).await?;
     names.retain(|name| filter.may_hold(name));
-    let found = store.tree.get_many_readable(&store.paths.compress(), names).await?.into_iter();
-    Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Reads the packs that may have something wanted, from new to old and a few at once. `take` gets what is in each, or the
+/// reason why it cannot be read, and says whether it wants the next one. Returns whether all were read.
+async fn packs(
+    store: &TaskStore,
+    filter: &Filter,
+    mut take: impl FnMut(Result<Vec<MainTask>, Fault>) -> Result<bool, Fault>,
+) -> Result<bool, Fault> {
+    let names = pack_names(store, filter).await?;
+    for some in names.rchunks(PACKS) {
+        let mut found = store.tree.get_many_readable(&store.paths.compress(), some.to_vec()).await?;
+        found.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
+        for (name, node) in found {
+            if !take(node.map_err(Fault::from).and_then(|node| unpack(&name, &node.data)))? {
+                return Ok(names.first() == Some(&name));
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// What is in a pack; nothing if it cannot be read, which is logged.
+fn readable(pack: Result<Vec<MainTask>, Fault>) -> Vec<MainTask> {
+    pack.unwrap_or_else(|fault| {
+        warn!(%fault, "skipping a pack of history that cannot be read");
+        Vec::new()
+    })
 }
 
 /// All that is packed. An unreadable pack is an error, since a caller may write the tasks that it does not find.
 pub async fn packed(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
-    let packs = packs(store, &Filter::default()).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(packs.into_iter().flatten().collect())
+    let mut all = Vec::new();
+    let take = |pack: Result<Vec<MainTask>, Fault>| {
+        all.extend(pack?);
+        Ok(true)
+    };
+    packs(store, &Filter::default(), take).await?;
+    Ok(all)
+}
+
+/// The newest that is packed of this task: the task itself, or its round with this number. `None` if nothing is. Reads the
+/// packs from new to old until it is found. An unreadable pack is skipped and logged.
+pub(crate) async fn find(
+    store: &TaskStore,
+    id: TaskId,
+    round: Option<u64>,
+) -> Result<Option<MainTask>, Fault> {
+    let is_wanted = |task: &MainTask| {
+        let is_part = round.map_or(!task.is_round(), |round| task.is_round() && task.round == round);
+        task.id == id.to_string() && is_part
+    };
+    let mut found = None;
+    let take = |pack| {
+        found = readable(pack).into_iter().rev().find(is_wanted);
+        Ok(found.is_none())
+    };
+    packs(store, &Filter { from: id.submitted(), ..Filter::default() }, take).await?;
+    Ok(found)
+}
+
+/// The finished task `id`, and the rounds of it that have ended, packed or not, from old to new. An unreadable pack is
+/// skipped and logged.
+pub(crate) async fn of_task(store: &TaskStore, id: TaskId) -> Result<Vec<MainTask>, Fault> {
+    let filter = Filter { from: id.submitted(), ..Filter::default() };
+    let mut tasks = Vec::new();
+    if let Some(main) = store.main(id).await? {
+        unpacked(store, main, &filter, &mut tasks).await?;
+    }
+    let text = id.to_string();
+    let take = |pack| {
+        tasks.extend(readable(pack).into_iter().filter(|task| task.id == text));
+        Ok(true)
+    };
+    packs(store, &filter, take).await?;
+    Ok(sorted(tasks))
 }
 
 /// The finished tasks and the rounds of repeated tasks that are wanted, packed or not, from old to new. An unreadable
-/// pack is skipped and logged.
-pub async fn all(store: &TaskStore, filter: &Filter) -> Result<Vec<MainTask>, Fault> {
+/// pack is skipped and logged. Once there are as many as `limit`, no older packs are read; then the second value is false.
+pub async fn all(store: &TaskStore, filter: &Filter, limit: usize) -> Result<(Vec<MainTask>, bool), Fault> {
     let mut tasks = Vec::new();
     for main in store.mains().await?.into_iter().filter(|main| filter.is_of_table(&main.task)) {
-        let names = store.round_names(&main, None).await?;
-        tasks.extend(store.rounds(&main, names).await?.into_iter().map(|record| record.task));
-        tasks.extend(Some(main.task).filter(|task| task.state.is_over()));
-    }
-    for pack in packs(store, filter).await? {
-        match pack {
-            Ok(pack) => tasks.extend(pack),
-            Err(fault) => warn!(%fault, "skipping a pack of history that cannot be read"),
-        }
+        unpacked(store, main, filter, &mut tasks).await?;
     }
     tasks.retain(|task| filter.holds(task));
-    // What was packed between the two reads occurs twice.
+    let take = |pack| {
+        tasks.extend(readable(pack).into_iter().filter(|task| filter.holds(task)));
+        Ok(tasks.len() < limit)
+    };
+    let are_all = packs(store, filter, take).await?;
+    Ok((sorted(tasks), are_all))
+}
+
+/// Adds a task, if it has ended, and the ended rounds of it that are not packed. Of those that ended before `filter.from`
+/// only a few are read.
+async fn unpacked(
+    store: &TaskStore,
+    main: Found<MainTask>,
+    filter: &Filter,
+    tasks: &mut Vec<MainTask>,
+) -> Result<(), Fault> {
+    for names in store.round_names(&main, None).await?.chunks(ROUNDS) {
+        let rounds = store.rounds(&main, names.to_vec()).await?;
+        let is_over = rounds.last().is_some_and(|oldest| oldest.task.finished < filter.from);
+        tasks.extend(rounds.into_iter().map(|record| record.task));
+        if is_over {
+            break;
+        }
+    }
+    tasks.extend(Some(main.task).filter(|task| task.state.is_over()));
+    Ok(())
+}
+
+/// From old to new. What was packed between the reads of the task and of its pack occurs twice in `tasks`.
+fn sorted(mut tasks: Vec<MainTask>) -> Vec<MainTask> {
     let key = |task: &MainTask| (task.finished, task.id.clone(), !task.is_round(), task.round);
     tasks.sort_by_cached_key(key);
     tasks.dedup_by_key(|task| key(task));
-    Ok(tasks)
+    tasks
 }
 
 /// A place in the history, from new to old. As text, the cursor of a page.
@@ -337,9 +457,7 @@ pub async fn page(
     cursor: Cursor,
     count: usize,
 ) -> Result<(Vec<MainTask>, Option<Cursor>), Fault> {
-    let mut packs = store.children(&store.paths.compress()).await?;
-    packs.retain(|name| filter.may_hold(name));
-    packs.sort_unstable();
+    let mut packs = pack_names(store, filter).await?;
     let pack = match cursor {
         Cursor::Pack(pack) => pack,
         cursor => {

@@ -33,6 +33,11 @@ impl TaskId {
         Self { number, ..self }
     }
 
+    /// Submission of the task, in milliseconds since 1970.
+    pub(crate) fn submitted(self) -> u64 {
+        self.time / 1000
+    }
+
     /// Whether this is the id of a main task.
     pub fn is_main(self) -> bool {
         self.number == 0

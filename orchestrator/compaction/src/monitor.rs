@@ -67,14 +67,19 @@ impl Candidate for Monitor {
         metrics::gauge!("allot_compaction_monitor").set(1.0);
         let (node_context, units) = (self.node_context.clone(), self.units.clone());
         let mut shutdown = node_context.stop.clone();
-        let mut session = MonitorSession { node_context, units, without_units: BTreeSet::new() };
+        let mut session = MonitorSession {
+            node_context,
+            units,
+            without_units: BTreeSet::new(),
+            sizes: history::Sizes::default(),
+        };
         tokio::select! {
             () = session.run(&leadership) => {}
             () = leadership.lost() => {}
             () = shutdown.requested() => {}
         }
         metrics::gauge!("allot_compaction_monitor").set(0.0);
-        history::Size::default().publish();
+        history::publish_size(0, 0);
     }
 }
 
@@ -84,6 +89,7 @@ struct MonitorSession {
     units: watch::Receiver<Units>,
     /// Tasks that had no unit at the last hourly check, nor at any check since.
     without_units: BTreeSet<TaskId>,
+    sizes: history::Sizes,
 }
 
 impl MonitorSession {
@@ -187,6 +193,7 @@ impl MonitorSession {
     /// logged, and the step is repeated at the next interval; a transient error is returned.
     fn maintenance(&self, lead: Leadership) -> impl Future<Output = Result<(), Fault>> + use<> {
         let (node_context, units) = (self.node_context.clone(), self.units.clone());
+        let sizes = self.sizes.clone();
         async move {
             let store = TaskStore { tree: lead.tree()?, ..node_context.store() };
             let passed = |done: Result<(), Fault>| match done {
@@ -199,7 +206,7 @@ impl MonitorSession {
             };
             passed(history::pack(&store, node_context.config.compress_after).await.map(drop))?;
             passed(history::expire(&store, node_context.config.delete_after).await.map(drop))?;
-            passed(history::size(&store).await.map(history::Size::publish))?;
+            passed(sizes.measure(&store).await)?;
             let units = units.borrow().clone();
             passed(tidy(&store, &units, node_context.config.every).await)
         }
@@ -357,6 +364,7 @@ mod tests {
             node_context: node_context.clone(),
             units: units.clone(),
             without_units: BTreeSet::new(),
+            sizes: history::Sizes::default(),
         };
         let state = async || store.main(id).await.unwrap().unwrap().task.state;
         units.wait_for(|units| units.current).await.unwrap();
@@ -389,6 +397,7 @@ mod tests {
             node_context: node_context.clone(),
             units: units.clone(),
             without_units: BTreeSet::new(),
+            sizes: history::Sizes::default(),
         };
         units.wait_for(|units| units.current).await.unwrap();
         sleep(SESSION * 2).await;
@@ -415,6 +424,7 @@ mod tests {
             node_context: node_context.clone(),
             units: units.clone(),
             without_units: BTreeSet::new(),
+            sizes: history::Sizes::default(),
         };
         session.check_tasks(&lead, true).await.unwrap();
         assert_eq!(store.main(id).await.unwrap().unwrap().task.manager, "gone_1");
@@ -441,6 +451,6 @@ mod tests {
         assert_eq!(history::pack(&store, Duration::ZERO).await.unwrap(), 1);
         let rest = store.mains().await.unwrap();
         assert_eq!(rest.iter().map(|main| main.id).collect::<Vec<_>>(), [id]);
-        assert_eq!(history::all(&store, &history::Filter::default()).await.unwrap().len(), 2);
+        assert_eq!(history::all(&store, &history::Filter::default(), 9).await.unwrap().0.len(), 2);
     }
 }

@@ -84,12 +84,18 @@ pub struct Failures {
 }
 
 impl TaskClient {
-    /// The ended tasks, and the rounds of repeated tasks, that are wanted, from old to new.
-    pub async fn history(&self, wanted: &HistoryQuery) -> Result<Vec<MainTask>, Fault> {
-        history::all(&self.store, &wanted.filter()?).await
+    /// The ended tasks, and the rounds of repeated tasks, that are wanted, from old to new: the newest `limit` at least, if
+    /// there are so many. The second value is false if older ones may be left out.
+    pub async fn history(&self, wanted: &HistoryQuery, limit: usize) -> Result<(Vec<MainTask>, bool), Fault> {
+        history::all(&self.store, &wanted.filter()?, limit).await
     }
 
-    /// The same from new to old, in pages: with the cursor of the next page, unless this is the last one. A page has
+    /// A task that has ended, and the rounds of it that have ended, from old to new.
+    pub async fn history_of(&self, id: TaskId) -> Result<Vec<MainTask>, Fault> {
+        history::of_task(&self.store, id).await
+    }
+
+    /// What is wanted from new to old, in pages: with the cursor of the next page, unless this is the last one. A page has
     /// at least one, unless nothing more is wanted.
     pub async fn history_page(
         &self,
@@ -114,12 +120,7 @@ impl TaskClient {
             let kept = self.store.failures(&found).await?;
             return Ok(Some(Failures { kept, all: found.task.result.failed_count }));
         }
-        let is_wanted = |task: &MainTask| {
-            task.id == id.to_string()
-                && round.map_or(!task.is_round(), |round| task.is_round() && task.round == round)
-        };
-        let packed = history::all(&self.store, &Filter::default()).await?;
-        let found = packed.into_iter().rev().find(is_wanted);
+        let found = history::find(&self.store, id, round).await?;
         Ok(found.map(|task| Failures { kept: task.failures, all: task.result.failed_count }))
     }
 

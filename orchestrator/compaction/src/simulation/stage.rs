@@ -136,6 +136,12 @@ impl Launch for Fixed {
 #[derive(Default)]
 struct Counted(AtomicU64);
 
+impl Counted {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 impl Steps for Counted {
     fn next(&self, _: &str, _: &str) -> Step {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -190,6 +196,15 @@ impl Stage {
     fn runners(&self, unit: &str, takes: Duration) -> Fixed {
         let (unit, runs, disk) = (unit.to_owned(), self.runs.clone(), Arc::default());
         Fixed { unit, takes, exit: |_| 0, runs, told: self.told.clone(), disk }
+    }
+
+    /// Access to the tasks through a line whose requests are counted.
+    async fn counted_store(&self) -> (Coordinator, TaskStore) {
+        let line = Line::new(self.tree.clone(), self.requests.clone());
+        let coordinator = Coordinator::start(Arc::new(line), &allot_coordination::Settings::default());
+        coordinator.up().await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        (coordinator, store)
     }
 
     /// Starts a unit with so many slots.

@@ -45,7 +45,7 @@ fn each_round_of_a_repeated_task_is_in_the_history() {
         let id = stage.submit("u1", 9, |task| task.repeat = repeat).await;
         stage.until("the third round", async || stage.task(id).await.round == 3).await;
         // While the task goes on, the rounds before are there with all of their failures.
-        let all = async || client.history(&HistoryQuery::default()).await.unwrap();
+        let all = async || client.history(&HistoryQuery::default(), 9).await.unwrap().0;
         assert_eq!(all().await.len(), 2);
         let kept = async |round| {
             let failures = client.failures(id, Some(round)).await.unwrap();
@@ -123,7 +123,7 @@ fn rounds_are_packed_while_their_task_goes_on() {
         stage.store.stop(id).await.unwrap();
         stage.end(id).await;
         let wanted = HistoryQuery { state: text("cancel"), ..HistoryQuery::default() };
-        let broken = client.history(&wanted).await.unwrap();
+        let (broken, _) = client.history(&wanted, 9).await.unwrap();
         let told: Vec<_> = broken.iter().map(|one| (one.is_round(), one.round)).collect();
         assert_eq!(told, [(true, 6), (false, 6)]);
     });
@@ -211,5 +211,63 @@ fn pause_of_all_tasks_holds_for_later_ones_and_over_restarts() {
         assert_eq!(stage.task(later).await.round, 0, "it was paused by itself");
         stage.store.pause(later, false).await.unwrap();
         assert_eq!(stage.end(later).await.result.success_count, 1);
+    });
+}
+
+#[test]
+fn packing_reads_few_of_the_rounds_that_are_not_old() {
+    play(28, || async {
+        const COUNT: u64 = 200;
+        let stage = Stage::new().await;
+        let unit = stage.unit(4, stage.runners("u1", ms(10))).await;
+        let repeat = RepeatInfo { repeat_count: COUNT, repeat_interval: 10 };
+        let id = stage.submit("u1", 1, |task| task.repeat = repeat).await;
+        stage.until("most rounds", async || stage.task(id).await.ended_rounds() == COUNT - 1).await;
+        stage.store.pause(id, true).await.unwrap();
+        sleep(SESSION).await;
+        unit.kill();
+        let (_line, store) = stage.counted_store().await;
+        let before = stage.requests.count();
+        // The first ten are old.
+        let after = ms((COUNT - 10) * 10_000);
+        let count = history::pack(&store, after).await.unwrap();
+        assert!((8..=12).contains(&count), "{count} are packed");
+        let made = stage.requests.count() - before;
+        assert!(made < 60, "{made} requests for {count} of {COUNT} rounds");
+        // One of them is found by its number, in few requests.
+        let client = TaskClient { store, ..stage.client() };
+        let before = stage.requests.count();
+        assert_eq!(client.failures(id, Some(3)).await.unwrap().unwrap().all, 0);
+        let made = stage.requests.count() - before;
+        assert!(made < 20, "{made} requests for the failures of a round");
+        assert_eq!(client.history_of(id).await.unwrap().len() as u64, COUNT - 1);
+    });
+}
+
+#[test]
+fn history_reads_no_older_packs_than_are_asked_for() {
+    play(29, || async {
+        let stage = Stage::new().await;
+        for number in 0..40 {
+            let id = TaskId::main("u1", 1_000_000 + number);
+            let names = ["d", "s", "t"].map(str::to_owned);
+            let task = MainTask {
+                state: State::Done,
+                finished: clock(),
+                ..MainTask::new(id, names, "u1".into(), "default".into())
+            };
+            stage.store.tree.multi(stage.store.creation(id, &task)).await.unwrap();
+            sleep(ms(1000)).await;
+            assert_eq!(history::pack(&stage.store, Duration::ZERO).await.unwrap(), 1);
+        }
+        let (_line, store) = stage.counted_store().await;
+        let client = TaskClient { store, ..stage.client() };
+        let before = stage.requests.count();
+        let (newest, are_all) = client.history(&HistoryQuery::default(), 5).await.unwrap();
+        let made = stage.requests.count() - before;
+        assert!(newest.len() >= 5 && !are_all && made < 25, "{} in {made} requests", newest.len());
+        let (all, are_all) = client.history(&HistoryQuery::default(), 100).await.unwrap();
+        assert_eq!((all.len(), are_all), (40, true));
+        assert_eq!(all.last().unwrap().finished, newest.last().unwrap().finished);
     });
 }

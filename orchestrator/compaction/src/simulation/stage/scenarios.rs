@@ -91,10 +91,10 @@ fn subtask_takes_few_requests() {
             units.push(stage.unit(4, stage.runners(name, ms(400))).await);
         }
         sleep(SESSION).await;
-        let before = stage.requests.0.load(Ordering::Relaxed);
+        let before = stage.requests.count();
         let id = stage.submit("u1", COUNT, |_| {}).await;
         stage.end(id).await;
-        let made = (stage.requests.0.load(Ordering::Relaxed) - before) as f64 / COUNT as f64;
+        let made = (stage.requests.count() - before) as f64 / COUNT as f64;
         println!("{made:.2} requests for each subtask, after {:?}", stage.makespan());
         assert!(made < 14.0, "{made} requests for each subtask");
     });
