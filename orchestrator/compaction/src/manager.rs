@@ -151,8 +151,9 @@ async fn read(store: &TaskStore, id: TaskId, unit: &str) -> Result<(Option<Manag
     }
     // The directory of a task for which this one may wait changes when that task, or a round of it, ends.
     let before = main.task.after.as_ref().filter(|_| main.task.state == State::Init);
-    let followed = main.task.follows.as_ref().filter(|_| !main.task.is_round_open());
-    for id in before.into_iter().chain(followed).filter_map(|id| id.parse().ok()) {
+    let before = before.and_then(|id| id.parse().ok());
+    let followed = main.task.followed().filter(|_| !main.task.is_round_open());
+    for id in before.into_iter().chain(followed) {
         match store.tree.watch(&store.paths.main(id)).await {
             Err(Error::NoNode(_)) => {}
             watched => watches.push(watched?.1),
@@ -325,7 +326,9 @@ impl TaskManager {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait)).min(LONGEST_WAIT_BY_CLOCK)));
         }
         if main.task.retry.at > 0 {
-            self.store.open_retry(main).await?;
+            if !self.store.open_retry(main).await? {
+                return Ok(Next::Wait(due.min(LONGEST_WAIT_BY_CLOCK)));
+            }
             info!(id = %self.id, count = main.task.count(), "running failed partitions again");
             return Ok(Next::Again);
         }
@@ -342,9 +345,11 @@ impl TaskManager {
                 if listing.listed > 0 {
                     main.task.listed = listing.listed;
                 }
-                let due = main.task.next_at;
-                self.store.open_round(main, &listing.names).await?;
-                self.node_context.notify_if_late(&main.task, due);
+                let planned = main.task.next_at;
+                if !self.store.open_round(main, &listing.names).await? {
+                    return Ok(Next::Wait(due.min(LONGEST_WAIT_BY_CLOCK)));
+                }
+                self.node_context.notify_if_late(&main.task, planned);
             }
             Err(why) => {
                 self.store.listing_failed(main, &why).await?;

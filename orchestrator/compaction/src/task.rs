@@ -337,6 +337,11 @@ impl MainTask {
         }
     }
 
+    /// The task whose round must have ended well when a round of this one begins.
+    pub(crate) fn followed(&self) -> Option<TaskId> {
+        self.follows.as_ref().and_then(|id| id.parse().ok())
+    }
+
     /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]

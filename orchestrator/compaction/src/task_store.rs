@@ -174,7 +174,7 @@ impl TaskStore {
     /// Why the task that this one follows does not let it begin a round, for people; `None` if it does, or if this one
     /// follows none.
     pub(crate) async fn held_up(&self, task: &MainTask) -> Result<Option<String>, Fault> {
-        let Some(id) = task.follows.as_ref().and_then(|id| id.parse().ok()) else { return Ok(None) };
+        let Some(id) = task.followed() else { return Ok(None) };
         Ok(match self.main(id).await? {
             Some(followed) => followed.task.holds_up(now_ms()),
             None => Some(format!("task {id} does not exist any more")),
@@ -270,9 +270,21 @@ impl TaskStore {
         Ok(ops)
     }
 
-    /// Starts a round with these partitions.
-    pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<(), Fault> {
-        let (mut succeeded, mut ops): (HashSet<String>, _) = (HashSet::new(), Vec::new());
+    /// The operation that fails if all tasks were paused after this was read; `None` if they are paused.
+    pub(super) async fn unpaused(&self) -> Result<Option<Op>, Fault> {
+        let directory = self.paths.paused();
+        let Some(node) = self.tree.get(&directory).await? else {
+            return Err(Error::NoNode(directory).into());
+        };
+        // Whoever pauses all tasks writes both nodes, so the one that is read first decides.
+        let is_paused = self.tree.get(&self.paths.paused_all()).await?.is_some();
+        Ok((!is_paused).then_some(Op::Check { path: directory, version: Some(node.version) }))
+    }
+
+    /// Starts a round with these partitions. Returns `false`, and starts none, if all tasks are paused.
+    pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<bool, Fault> {
+        let Some(unpaused) = self.unpaused().await? else { return Ok(false) };
+        let (mut succeeded, mut ops) = (HashSet::<String>::new(), vec![unpaused]);
         let path = self.paths.succeeded(main.id);
         if main.task.succeeded_before > 0
             && let Some(node) = self.tree.get(&path).await?
@@ -286,7 +298,8 @@ impl TaskStore {
         let mut new = main.task.clone();
         new.open_round(listing, (partitions.len() - rest.len()) as u64, now_ms());
         self.write(main, new, ops).await?;
-        self.sweep_failures(main).await
+        self.sweep_failures(main).await?;
+        Ok(true)
     }
 
     /// Writes a list of partitions that the task does not have yet.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use allot_coordination::{Coordinator, Error, Kind, Op};
+use allot_coordination::{Coordinator, Error, Kind, Node, Op};
 use allot_runtime::time::now_ms;
 use tokio::sync::watch;
 
@@ -10,6 +10,7 @@ use super::options::{Submission, TaskChange};
 use crate::Settings;
 use crate::fault::Fault;
 use crate::hashing::choose;
+use crate::history;
 use crate::ids::TaskId;
 use crate::node::{Drained, Units, follow};
 use crate::task::{MainTask, write};
@@ -113,9 +114,16 @@ impl TaskClient {
     /// Reopens a finished task with its failed partitions, and returns it. Its manager remains if that unit is present.
     pub async fn retry(&self, id: TaskId) -> Result<MainTask, Fault> {
         let (task, units) = (self.task(id).await?, self.units().await?);
+        let followed = task.followed();
         let stays = units.bins(&task.pc).iter().any(|bin| bin.name == task.manager);
         let manager = if stays { task.manager } else { chosen(&task.id, &units, &task.pc)? };
-        self.store.retry(id, &manager).await
+        let packed = match followed {
+            Some(other) if self.store.main(other).await?.is_none() => {
+                history::find(&self.store, other, None).await?
+            }
+            _ => None,
+        };
+        self.store.retry(id, &manager, packed.as_ref()).await
     }
 
     /// Drains a unit, present or not, until [`undrain`](Self::undrain): it takes nothing more, finishes what runs, and others
@@ -145,13 +153,20 @@ impl TaskClient {
     /// Pauses all tasks, also those that are submitted later, until [`resume_all`](Self::resume_all). Returns whether they
     /// were not paused before.
     pub async fn pause_all(&self) -> Result<bool, Fault> {
-        let directory = self.store.paths.paused();
-        self.store.tree.ensure(&directory).await?;
-        let data = now_ms().to_string().into_bytes();
-        let create = Op::Create { path: self.store.paths.paused_all(), data, kind: Kind::Persistent };
-        match self.store.tree.multi(vec![create]).await {
-            Err(Error::Exists(_)) => Ok(false),
-            done => Ok(done.map(|()| true)?),
+        let (tree, directory) = (&self.store.tree, self.store.paths.paused());
+        loop {
+            tree.ensure(&directory).await?;
+            let Some(Node { version, .. }) = tree.get(&directory).await? else { continue };
+            let data = now_ms().to_string().into_bytes();
+            let path = self.store.paths.paused_all();
+            let create = Op::Create { path, data: data.clone(), kind: Kind::Persistent };
+            // A round that is about to begin checks the version of the directory.
+            let touch = Op::Set { path: directory.clone(), data, version };
+            match tree.multi(vec![create, touch]).await {
+                Err(Error::Exists(_)) => return Ok(false),
+                Err(Error::BadVersion(_)) => {}
+                done => return Ok(done.map(|()| true)?),
+            }
         }
     }
 

@@ -132,19 +132,35 @@ impl Launch for Fixed {
     }
 }
 
+/// How long the answer to a slow request takes: less than a session lasts.
+const SLOW: Duration = Duration::from_secs(2);
+
 /// Counts the requests of all units.
 #[derive(Default)]
-struct Counted(AtomicU64);
+struct Counted {
+    count: AtomicU64,
+    /// What the slow request does, and the start of its path. The next such request is answered after [`SLOW`].
+    slow: Mutex<Option<(&'static str, String)>>,
+}
 
 impl Counted {
     fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Lets the next request of this kind be answered late.
+    fn slow_down(&self, what: &'static str, path: String) {
+        *self.slow.lock().unwrap_or_else(PoisonError::into_inner) = Some((what, path));
     }
 }
 
 impl Steps for Counted {
-    fn next(&self, _: &str, _: &str) -> Step {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    fn next(&self, what: &str, path: &str) -> Step {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if slow.take_if(|(kind, start)| *kind == what && path.starts_with(start.as_str())).is_some() {
+            return Step::Answered(SLOW);
+        }
         Step::Answered(Duration::from_micros(random::within(0..1500)))
     }
 }
@@ -198,7 +214,7 @@ impl Stage {
         Fixed { unit, takes, exit: |_| 0, runs, told: self.told.clone(), disk }
     }
 
-    /// Access to the tasks through a line whose requests are counted.
+    /// Access to the tasks through a line whose requests are counted, and slow if that is asked for.
     async fn counted_store(&self) -> (Coordinator, TaskStore) {
         let line = Line::new(self.tree.clone(), self.requests.clone());
         let coordinator = Coordinator::start(Arc::new(line), &allot_coordination::Settings::default());

@@ -112,16 +112,18 @@ impl TaskStore {
         }
     }
 
-    /// Runs the failed partitions of the round again.
-    pub async fn open_retry(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
+    /// Runs the failed partitions of the round again. Returns `false`, and runs none, if all tasks are paused.
+    pub async fn open_retry(&self, main: &mut Found<MainTask>) -> Result<bool, Fault> {
+        let Some(unpaused) = self.unpaused().await? else { return Ok(false) };
         let failures = self.failures(main).await?;
         let failed = failures.into_iter().map(|failure| Partition::Failed(failure.partition, failure.worker));
         let partitions: Vec<Partition> = failed.collect();
         let listing = self.write_listing(main, &partitions).await?;
         let mut new = main.task.clone();
         new.open_retry(listing);
-        self.write(main, new, Vec::new()).await?;
-        self.sweep_failures(main).await
+        self.write(main, new, vec![unpaused]).await?;
+        self.sweep_failures(main).await?;
+        Ok(true)
     }
 
     /// Deletes the failures that have run again, and those of earlier rounds of which too many are kept. If the process
@@ -235,9 +237,9 @@ mod tests {
         assert!(chunks.iter().all(|(_, chunk)| chunk.data.len() <= CHUNK + 1));
 
         // Only a task that is done is retried, and only at a present unit.
-        assert!(matches!(store.retry(id, "gone_1").await, Err(Fault::Busy(_))));
-        store.retry(id, "u_1").await.unwrap();
-        assert!(matches!(store.retry(id, "u_1").await, Err(Fault::Refused(_))));
+        assert!(matches!(store.retry(id, "gone_1", None).await, Err(Fault::Busy(_))));
+        store.retry(id, "u_1", None).await.unwrap();
+        assert!(matches!(store.retry(id, "u_1", None).await, Err(Fault::Refused(_))));
         let mut main = store.main(id).await.unwrap().unwrap();
         store.open_retry(&mut main).await.unwrap();
         assert_eq!((main.task.count(), main.task.round_size()), (1499, 1500));
@@ -255,9 +257,9 @@ mod tests {
         let other = TaskId::main("u_1", 2_000_000);
         let task = MainTask::new(other, ["d", "s", "t"].map(str::to_owned), "u_1".into(), "default".into());
         store.submit(other, &task, false).await.unwrap();
-        assert!(matches!(store.retry(id, "u_1").await, Err(Fault::Busy(_))));
+        assert!(matches!(store.retry(id, "u_1", None).await, Err(Fault::Busy(_))));
         let mut main = store.main(other).await.unwrap().unwrap();
         store.cancel(&mut main, "for a test").await.unwrap();
-        store.retry(id, "u_1").await.unwrap();
+        store.retry(id, "u_1", None).await.unwrap();
     }
 }

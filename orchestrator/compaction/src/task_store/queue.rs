@@ -3,7 +3,7 @@
 
 use super::{ATTEMPTS, Fault, Found, TaskStore, create};
 use crate::ids::TaskId;
-use crate::task::{MainTask, State};
+use crate::task::{MainTask, State, write};
 use allot_coordination::{Error, Op, Retry, Retryable as _};
 use allot_runtime::time::now_ms;
 
@@ -12,6 +12,16 @@ pub fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
     let live = || mains.iter().filter(|main| !main.task.state.is_over() && main.task.table() == table);
     let awaited = |id: &TaskId| live().any(|main| main.task.after == Some(id.to_string()));
     live().map(|main| main.id).rev().find(|id| !awaited(id))
+}
+
+/// Refuses to let a task begin after the task `id`, which is not in the tree any more, unless that one has ended well by
+/// what history has of it.
+fn check_ended_well(id: TaskId, packed: Option<&MainTask>) -> Result<(), Fault> {
+    let gone = || Some(format!("task {id} does not exist any more"));
+    match packed.map_or_else(gone, |packed| packed.holds_up(now_ms())) {
+        Some(why) => Err(Fault::Refused(format!("{why}, and this task follows it; submit this task again"))),
+        None => Ok(()),
+    }
 }
 
 impl TaskStore {
@@ -29,6 +39,12 @@ impl TaskStore {
                 }
                 same => same.map(|same| same.to_string()),
             };
+            if let Some(followed) = task.followed() {
+                let keeps = self.keeps_unpacked(followed).await?;
+                ops.push(keeps.ok_or_else(|| {
+                    Fault::Refused(format!("task {followed}, which this one follows, is packed into history"))
+                })?);
+            }
             ops.extend(self.creation(id, &task));
             Ok(self.tree.multi(ops).await?)
         };
@@ -36,9 +52,15 @@ impl TaskStore {
     }
 
     /// Reopens a task that is done, to run its failed partitions again, or one that was cancelled, to begin its round again.
-    /// `manager` must be present. As for a submission, the table must have no other unfinished task.
-    pub async fn retry(&self, id: TaskId, manager: &str) -> Result<MainTask, Fault> {
-        let reopening = |ops: Vec<Op>| async move {
+    /// `manager` must be present. As for a submission, the table must have no other unfinished task. If the task that it
+    /// follows is packed, `packed` is what history has of that task.
+    pub async fn retry(
+        &self,
+        id: TaskId,
+        manager: &str,
+        packed: Option<&MainTask>,
+    ) -> Result<MainTask, Fault> {
+        let reopening = |mut ops: Vec<Op>| async move {
             let Some(mut main) = self.main(id).await? else {
                 return Err(Fault::Refused(format!("task {id} does not exist, or is packed into history")));
             };
@@ -59,10 +81,29 @@ impl TaskStore {
             }
             let mut new = main.task.clone();
             new.reopen(manager, now_ms());
+            if let Some(followed) = new.followed() {
+                match self.keeps_unpacked(followed).await? {
+                    Some(keeps) => ops.push(keeps),
+                    // Partitions that have failed run again whatever became of the other task.
+                    None if main.task.state == State::Done => {}
+                    None => {
+                        check_ended_well(followed, packed)?;
+                        new.follows = None;
+                    }
+                }
+            }
             self.write(&mut main, new, ops).await?;
             Ok(main.task)
         };
         self.enter_queue(id, manager, reopening).await
+    }
+
+    /// The operation that keeps this finished task, or one that runs, from being packed into history by a process that has
+    /// read it before, and fails if the task was packed or changed meanwhile; `None` if the task does not exist any more.
+    async fn keeps_unpacked(&self, id: TaskId) -> Result<Option<Op>, Fault> {
+        let found = self.main(id).await?;
+        // Writes what is there: the task has another version then, and a task is packed only at the version that was read.
+        Ok(found.map(|Found { task, info, version, .. }| Op::Set { path: info, data: write(&task), version }))
     }
 
     /// Lets `enter` write a task into the queue of its table, together with the operations that it is given: they tell

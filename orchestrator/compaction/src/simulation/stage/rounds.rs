@@ -214,6 +214,146 @@ fn pause_of_all_tasks_holds_for_later_ones_and_over_restarts() {
     });
 }
 
+/// A task on the table `later` that follows another, waits for its turn, and has one partition.
+fn following(after: TaskId) -> Submission {
+    let options = serde_json::json!({"db": "d", "schema": "s", "table": "later", "partitions": ["later"],
+        "after": after.to_string(), "queue": true});
+    serde_json::from_value(options).unwrap()
+}
+
+#[test]
+fn task_is_not_packed_while_one_that_follows_it_is_submitted_or_retried() {
+    play(25, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit = stage.unit(4, stage.runners("u1", ms(1000))).await;
+        let first = stage.submit("u1", 1, |_| {}).await;
+        stage.end(first).await;
+        let (_line, store) = stage.counted_store().await;
+        let is_there = async |id| stage.store.main(id).await.unwrap().is_some();
+        // Packs while `meanwhile` runs: after the tasks were read, and before any is packed.
+        let pack = async |meanwhile: &dyn Fn() -> BoxFuture<'static, TaskId>| {
+            stage.requests.slow_down("children", stage.store.paths.main(first));
+            let store = store.clone();
+            let packing = tokio::spawn(async move { history::pack(&store, Duration::ZERO).await.unwrap() });
+            sleep(SLOW / 2).await;
+            let later = meanwhile().await;
+            packing.await.unwrap();
+            later
+        };
+        let submit = || -> BoxFuture<'static, TaskId> {
+            let client = client.clone();
+            async move { client.submit(&following(first)).await.unwrap().0 }.boxed()
+        };
+        let later = pack(&submit).await;
+        assert!(is_there(first).await, "the task that another follows is packed");
+        assert_eq!(stage.end(later).await.state, State::Done);
+
+        let repeat = RepeatInfo { repeat_count: 0, repeat_interval: 60 };
+        let (again, _) = client.submit(&following(first)).await.unwrap();
+        stage.store.set(again, |task| task.repeat = repeat).await.unwrap();
+        stage.until("a round", async || stage.task(again).await.ended_rounds() == 1).await;
+        stage.store.stop(again).await.unwrap();
+        stage.end(again).await;
+        let retry = || -> BoxFuture<'static, TaskId> {
+            let client = client.clone();
+            async move {
+                client.retry(again).await.unwrap();
+                again
+            }
+            .boxed()
+        };
+        pack(&retry).await;
+        assert!(is_there(first).await && is_there(again).await);
+        stage.until("another round", async || stage.task(again).await.ended_rounds() == 2).await;
+        stage.store.stop(again).await.unwrap();
+        stage.end(again).await;
+
+        // A task that was packed between its choice and the submission is named in the refusal.
+        history::pack(&stage.store, Duration::ZERO).await.unwrap();
+        let names = ["d", "s", "t3"].map(str::to_owned);
+        let id = TaskId::main("u1", 3_000_000);
+        let task = MainTask {
+            follows: Some(first.to_string()),
+            ..MainTask::new(id, names, "u1".into(), "default".into())
+        };
+        let refused = stage.store.submit(id, &task, false).await.unwrap_err().to_string();
+        assert!(refused.contains(&first.to_string()) && refused.contains("packed"), "{refused}");
+    });
+}
+
+#[test]
+fn retried_task_begins_although_the_one_that_it_followed_is_packed() {
+    play(26, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit = stage.unit(4, stage.runners("u1", ms(20_000))).await;
+        let first = stage.submit("u1", 1, |_| {}).await;
+        stage.end(first).await;
+        let (later, _) = client.submit(&following(first)).await.unwrap();
+        stage.until("the second task to run", async || stage.runs.all().len() == 2).await;
+        stage.store.stop(later).await.unwrap();
+        stage.end(later).await;
+        // Stopped while it ran, it has not ended well for a third one.
+        let (third, _) = client.submit(&following(later)).await.unwrap();
+        sleep(ms(600_000)).await;
+        stage.store.stop(third).await.unwrap();
+        stage.end(third).await;
+        assert_eq!(history::pack(&stage.store, ms(300_000)).await.unwrap(), 2, "the first two are packed");
+        let refused = client.retry(third).await.unwrap_err().to_string();
+        assert!(refused.contains(&later.to_string()) && refused.contains("stopped"), "{refused}");
+
+        let options =
+            serde_json::json!({"db": "d", "schema": "s", "table": "again", "partitions": ["again"]});
+        let (again, _) = client.submit(&serde_json::from_value(options).unwrap()).await.unwrap();
+        stage.end(again).await;
+        let (fourth, _) = client.submit(&following(again)).await.unwrap();
+        stage.until("the fourth task to run", async || stage.runs.all().len() == 4).await;
+        sleep(ms(15_000)).await;
+        stage.store.stop(fourth).await.unwrap();
+        let ended = stage.end(fourth).await;
+        assert_eq!(ended.state, State::Cancel);
+        assert!(history::pack(&stage.store, ms(10_000)).await.unwrap() > 0);
+        assert!(stage.store.main(again).await.unwrap().is_none(), "the one that it followed is packed");
+        client.retry(fourth).await.unwrap();
+        let task = stage.end(fourth).await;
+        assert_eq!((task.state, task.follows), (State::Done, None));
+    });
+}
+
+#[test]
+fn round_that_is_about_to_begin_waits_for_the_end_of_a_pause_of_all() {
+    play(27, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let retry = RetryInfo { limit: 1, delay: 60, ..RetryInfo::default() };
+        let runners = Fixed { exit: |number| i32::from(number == 1), ..stage.runners("u1", ms(1000)) };
+        let _unit = stage.unit(4, runners).await;
+        let id = TaskId::main("u1", 1_000_000);
+        let dir = stage.store.paths.main(id);
+        for (round, runs) in [(0, 0), (1, 1)] {
+            if round > 0 {
+                client.resume_all().await.unwrap();
+                stage.until("the partition to fail", async || stage.task(id).await.retry.at > 0).await;
+            }
+            // The list of the partitions is written, and the answer takes long.
+            stage.requests.slow_down("multi", format!("{dir}/TaskInfo"));
+            if round == 0 {
+                stage.submit("u1", 1, |task| task.retry = retry).await;
+            }
+            let lists = stage.store.paths.partitions(id);
+            stage.until("the list", async || !stage.store.children(&lists).await.unwrap().is_empty()).await;
+            client.pause_all().await.unwrap();
+            sleep(ms(60_000)).await;
+            let task = stage.task(id).await;
+            assert_eq!((task.round, task.listing, stage.runs.all().len()), (round, None, runs));
+        }
+        client.resume_all().await.unwrap();
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.result.success_count, task.round), (State::Done, 1, 1));
+    });
+}
+
 #[test]
 fn packing_reads_few_of_the_rounds_that_are_not_old() {
     play(28, || async {

@@ -239,7 +239,7 @@ fn retry_brings_a_cancelled_task_back() {
             .await;
         let task = stage.end(id).await;
         assert_eq!((task.state, task.round, task.failed_rounds), (State::Cancel, 1, 1));
-        stage.store.retry(id, "u1").await.unwrap();
+        stage.store.retry(id, "u1", None).await.unwrap();
         stage.until("the listing to fail again", async || stage.task(id).await.state == State::Cancel).await;
         let task = stage.task(id).await;
         assert_eq!((task.round, task.failed_rounds), (1, 1));
@@ -255,7 +255,7 @@ fn stopped_task_begins_its_round_again() {
         stage.until("a subtask to end", async || stage.task(id).await.result.success_count == 1).await;
         stage.store.stop(id).await.unwrap();
         assert_eq!(stage.end(id).await.state, State::Cancel);
-        stage.store.retry(id, "u1").await.unwrap();
+        stage.store.retry(id, "u1", None).await.unwrap();
         let task = stage.end(id).await;
         assert_eq!((task.state, task.round, task.result.success_count), (State::Done, 1, 5), "{task:?}");
         assert_eq!(task.grand_total().all(), 5);
