@@ -132,9 +132,14 @@ impl Process {
 
     /// Status and body of an answer of its HTTP port.
     pub fn http(&self, path: &str) -> Option<(u16, String)> {
+        self.request("GET", path)
+    }
+
+    /// The same of a request with this method, without a body.
+    pub fn request(&self, method: &str, path: &str) -> Option<(u16, String)> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.http_port()?)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;

@@ -68,8 +68,9 @@ pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
     for name in parts.iter().map(|part| part.name).chain([COORDINATION]) {
         health.not_ready(name, "starting");
     }
+    let pages = http::RolePages::default();
     if let Some(address) = config.http {
-        http::serve(address, health.clone(), config.servers.clone()).await?;
+        http::serve(address, health.clone(), config.servers.clone(), pages.clone()).await?;
     }
     let (request_shutdown, shutdown) = shutdown_channel();
     let coordinator = coordinator(&config, !config.roles.is_empty());
@@ -84,6 +85,7 @@ pub async fn run(config: Config, parts: Vec<Part>) -> Result<()> {
         coordinator: coordinator.clone(),
         standalone: config.zookeeper.is_none(),
         health,
+        pages,
         shutdown,
     };
     let context = RoleContext { process, config: Arc::new(config) };

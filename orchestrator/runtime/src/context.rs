@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::Health;
+use super::http::RolePages;
 
 /// The connections and the state that all roles of a process share.
 #[derive(Clone)]
@@ -25,6 +26,8 @@ pub struct Context {
     pub standalone: bool,
     /// State that the readiness probe reports.
     pub health: Health,
+    /// The pages of a role at the HTTP port.
+    pub pages: RolePages,
     /// The request to shut down.
     pub shutdown: Shutdown,
 }

@@ -1,18 +1,18 @@
-//! The HTTP port: metrics for Prometheus, and liveness and readiness probes.
+//! The HTTP port: metrics for Prometheus, liveness and readiness probes, and pages of the roles of this process.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use allot_client::Servers;
 use anyhow::{Context, Result};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::net::TcpListener;
@@ -29,12 +29,75 @@ const SUBTASK_SECONDS: [f64; 9] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3
 /// Pause after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
-/// Installs the metrics recorder, and serves probes, metrics of this process, and those of the module at these servers, at
-/// this address until the process ends.
+/// What a client asks for.
+pub struct Question {
+    /// Whether the client only reads: the method is GET.
+    pub is_read: bool,
+    /// The path, as it was sent.
+    pub path: String,
+    /// The part behind the question mark; empty if there is none.
+    pub query: String,
+}
+
+/// The answer to a client.
+pub struct Page {
+    status: StatusCode,
+    is_json: bool,
+    text: String,
+}
+
+impl Page {
+    fn plain(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, is_json: false, text: text.into() }
+    }
+
+    /// What was asked for.
+    pub fn json(value: &serde_json::Value) -> Self {
+        Self { status: StatusCode::OK, is_json: true, text: format!("{value}\n") }
+    }
+
+    /// There is no such thing.
+    pub fn absent(why: &str) -> Self {
+        Self::plain(StatusCode::NOT_FOUND, format!("{why}\n"))
+    }
+
+    /// Pages are only read. `instead` says who changes what they show.
+    pub fn read_only(instead: &str) -> Self {
+        Self::plain(StatusCode::METHOD_NOT_ALLOWED, format!("{instead}\n"))
+    }
+
+    /// A server that this process needs for the answer has failed.
+    pub fn unavailable(why: &str) -> Self {
+        Self::plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"))
+    }
+}
+
+/// The answers to questions about other paths than those of this file.
+pub type Pages = Arc<dyn Fn(Question) -> Pin<Box<dyn Future<Output = Page> + Send>> + Send + Sync>;
+
+/// The pages of a role, below a path of its own. The role sets them when it starts.
+#[derive(Clone, Default)]
+pub struct RolePages(Arc<OnceLock<(&'static str, Pages)>>);
+
+impl RolePages {
+    /// Serves this path, and the paths below it. Of one process, only one role has pages.
+    pub fn set(&self, path: &'static str, pages: Pages) {
+        let is_first = self.0.set((path, pages)).is_ok();
+        crate::invariant(is_first, "one role of a process has pages");
+    }
+
+    fn at(&self, path: &str) -> Option<&Pages> {
+        let (own, pages) = self.0.get()?;
+        path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')).then_some(pages)
+    }
+}
+
+/// Installs the metrics recorder, and serves probes, metrics of this process, those of the module at these servers, and
+/// the pages of a role, at this address until the process ends.
 ///
 /// # Errors
 /// A recorder is installed already, or the address cannot be listened on.
-pub async fn serve(address: SocketAddr, health: Health, servers: Servers) -> Result<()> {
+pub async fn serve(address: SocketAddr, health: Health, servers: Servers, of_role: RolePages) -> Result<()> {
     let seconds = Matcher::Full("allot_compaction_subtask_seconds".to_owned());
     let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SUBTASK_SECONDS);
     let metrics = builder.context("metrics")?.install_recorder().context("metrics")?;
@@ -50,24 +113,24 @@ pub async fn serve(address: SocketAddr, health: Health, servers: Servers) -> Res
             recorder.run_upkeep();
         }
     });
-    let pages: Pages = Arc::new(move |path| {
+    let pages: Pages = Arc::new(move |question| {
         let (metrics, health, servers) = (metrics.clone(), health.clone(), servers.clone());
+        if let Some(pages) = of_role.at(&question.path) {
+            return pages(question);
+        }
         Box::pin(async move {
-            match path.as_str() {
-                "/metrics" => (StatusCode::OK, metrics.render()),
-                "/metrics/redis" => (StatusCode::OK, redis_metrics::text(&servers).await),
-                "/healthz" => (StatusCode::OK, "alive\n".to_owned()),
+            match question.path.as_str() {
+                "/metrics" => Page::plain(StatusCode::OK, metrics.render()),
+                "/metrics/redis" => Page::plain(StatusCode::OK, redis_metrics::text(&servers).await),
+                "/healthz" => Page::plain(StatusCode::OK, "alive\n"),
                 "/readyz" => ready(&health),
-                _ => (StatusCode::NOT_FOUND, String::new()),
+                _ => Page::plain(StatusCode::NOT_FOUND, ""),
             }
         })
     });
     tokio::spawn(accept_connections(listener, pages, Limits::USUAL));
     Ok(())
 }
-
-/// The answer to a request for a path.
-type Pages = Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = (StatusCode, String)> + Send>> + Send + Sync>;
 
 /// What all clients together may take.
 #[derive(Clone, Copy)]
@@ -102,13 +165,18 @@ async fn accept_connections(listener: TcpListener, pages: Pages, limits: Limits)
         accepts = true;
         let pages = pages.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            let page = pages(request.uri().path().to_owned());
+            let (is_read, uri) = (request.method() == Method::GET, request.uri());
+            let (path, query) = (uri.path().to_owned(), uri.query().unwrap_or_default().to_owned());
+            let page = pages(Question { is_read, path, query });
             async {
-                let (status, text) = page.await;
+                let Page { status, is_json, text } = page.await;
                 let mut response = Response::new(text);
                 *response.status_mut() = status;
-                let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-                response.headers_mut().insert(CONTENT_TYPE, plain);
+                let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+                if status == StatusCode::METHOD_NOT_ALLOWED {
+                    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
+                }
                 Ok::<_, Infallible>(response)
             }
         });
@@ -125,12 +193,12 @@ async fn accept_connections(listener: TcpListener, pages: Pages, limits: Limits)
     }
 }
 
-fn ready(health: &Health) -> (StatusCode, String) {
+fn ready(health: &Health) -> Page {
     let troubles = health.problems();
     if troubles.is_empty() {
-        (StatusCode::OK, "ready\n".to_owned())
+        Page::plain(StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", troubles.join("\n")))
+        Page::unavailable(&troubles.join("\n"))
     }
 }
 
@@ -148,7 +216,7 @@ mod tests {
     async fn server(limits: Limits) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let pages: Pages = Arc::new(|_| Box::pin(async { (StatusCode::OK, "alive\n".to_owned()) }));
+        let pages: Pages = Arc::new(|_| Box::pin(async { Page::plain(StatusCode::OK, "alive\n") }));
         tokio::spawn(accept_connections(listener, pages, limits));
         address
     }

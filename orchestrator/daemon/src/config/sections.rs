@@ -232,6 +232,9 @@ section! {
         wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS", default 1;
         /// Time limit of one wait for replicas
         wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT", default "500ms", in "1ns"..="1000years";
+        /// Whether the HTTP port answers reads of the book and of the tree, also without the lead. Then everybody who
+        /// reaches the port can read the names and the use of all accounts
+        reads: bool = "accounts-reads", "ALLOT_ACCOUNTS_READS", default false;
     }
 }
 

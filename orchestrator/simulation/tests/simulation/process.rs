@@ -130,6 +130,7 @@ fn context(
         coordinator: coordinator(&config, true),
         standalone: false,
         health,
+        pages: allot_runtime::http::RolePages::default(),
         shutdown,
     };
     RoleContext { process, config: Arc::new(config) }

@@ -6,6 +6,7 @@ mod inventory;
 mod logins;
 mod other_programs;
 mod random_workload;
+mod reads;
 mod replayed_months;
 mod reported_use;
 mod restarts;

@@ -111,7 +111,10 @@ fn rebalance_moves_so_many_at_a_time_until_the_shares_are_even() {
                 let record = realm.ok(&format!("CONF.INFO {number}"));
                 if !record.field("moving_to").is_null() {
                     let epoch = record.field("moving_epoch").int();
-                    assert_eq!(realm.stat("used"), if number_of_moved(&mut realm) % 2 == 0 { 10 } else { 9 });
+                    assert_eq!(
+                        realm.stat("used"),
+                        if number_of_moved(&mut realm).is_multiple_of(2) { 10 } else { 9 }
+                    );
                     realm.ok(&format!("CONF.ACK {number} b:1:1 {epoch}"));
                 }
             }

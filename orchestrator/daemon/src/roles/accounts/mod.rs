@@ -4,7 +4,8 @@
 //! ZooKeeper, so the next leader continues after a crash at any instruction.
 //!
 //! `reconcile` decides without clock or I/O. `watcher` reports what client systems do, `tree_writer` reads and writes
-//! the tree, `book_reader` reads the book, and `leader_session` is the loop of a leader.
+//! the tree, `book_reader` reads the book, and `leader_session` is the loop of a leader. `reads` answers questions by HTTP,
+//! also in a process that does not lead.
 
 mod actions;
 mod billing_cycles;
@@ -17,6 +18,7 @@ mod observed_tree;
 pub mod paths;
 mod periodic_tasks;
 mod protocol;
+mod reads;
 mod reconcile;
 #[cfg(test)]
 mod tests;
@@ -48,6 +50,9 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
     context.process.servers = context.config.servers.clone();
     context.health.ready(ROLE);
     let dir = format!("{}/election", own_dir(&context.config));
+    if context.config.accounts.reads {
+        context.pages.set(reads::PATH, reads::pages(&context, dir.clone()));
+    }
     campaign(&context.coordinator, &context.shutdown, &dir, &context.name, &mut Accounts(&context)).await?;
     Ok(())
 }

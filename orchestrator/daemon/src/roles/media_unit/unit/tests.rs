@@ -54,6 +54,7 @@ fn context_of(given: &Given) -> (Context, watch::Sender<bool>) {
             coordinator: Coordinator::start(connector, &Settings::default()),
             standalone: true,
             health: allot_runtime::Health::default(),
+            pages: allot_runtime::http::RolePages::default(),
             shutdown,
         },
         config,
