@@ -13,6 +13,7 @@ mod alterations;
 mod altering;
 mod best_seating;
 mod blocks;
+mod brute_splits;
 mod cart;
 mod exchange;
 mod exploration;
