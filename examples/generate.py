@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the example plans beside this file: a theatre, a stadium and a train, all invented.
+"""Writes the example plans beside this file: a theatre, a stadium, a train and three halls with places, all invented.
 
 Needs nothing but Python's standard library, and writes the same bytes every time.
 """
@@ -227,6 +227,64 @@ def stadium():
     return {"areas": areas, "limits": {"seats_per_user": 6, "holds_per_user": 1, "max_hold_ms": 1_800_000}}
 
 
+# Three halls whose plans say where each seat is, in metres. The measures are the usual ones: a pitch of 105 by 68, seats
+# half a metre wide, rows 0.8 or 1 deep, round tables of 1.8 for eight people.
+
+
+def placed(label, rank, tier, seats, at, step):
+    """A straight row."""
+    return {"label": label, "rank": rank, "tier": tier, "seats": seats, "at": [round(n, 2) for n in at], "step": step}
+
+
+def blocks(count, seats):
+    """Blocks of a row with aisles between them, as wide as two seats."""
+    return ",|,|,".join(f"{1 + n * seats}-{(n + 1) * seats}" for n in range(count))
+
+
+PITCH = (105, 68)
+BALL_PARK = (80, 60)  # the middle of the pitch
+# Name, blocks of a row, priority, and the way from seat to seat: who looks at the pitch has the first seat on the left.
+BALL_PARK_STANDS = (("North", 5, 1, (-0.5, 0)), ("South", 5, 1, (0.5, 0)), ("East", 3, 2, (0, -0.5)), ("West", 3, 2, (0, 0.5)))
+
+
+def ball_park():
+    """Stands on all four sides of the pitch."""
+    areas = []
+    for name, count, priority, (dx, dy) in BALL_PARK_STANDS:
+        width = 16 * count + 2 * (count - 1) - 1
+        rows = []
+        for n in range(1, 13):
+            # Away from the pitch is to the right of the way along the row.
+            along, away = (-dy * 2, dx * 2), PITCH[0 if dx == 0 else 1] / 2 + 6 + 0.8 * n
+            at = [BALL_PARK[axis] + along[axis] * away - step * width / 2 for axis, step in enumerate((dx, dy))]
+            rows.append(placed(str(n), n, "side" if dx else "end", blocks(count, 16), at, [dx, dy]))
+        areas.append({"id": name.lower(), "name": f"{name} stand", "priority": priority, "rule": "focus", "rows": rows})
+    return {"areas": areas, "focus": list(BALL_PARK), "limits": {"seats_per_user": 9}}
+
+
+def concert_hall():
+    """A long hall, drawn with the stage below: the plan lists its rows from the back."""
+    letters = "ABCDEFGHJKLMNOPQ"
+    rows = []
+    for rank, n in enumerate(range(len(letters) - 1, -1, -1), 1):
+        tier = "first" if n < 8 else "second"
+        rows.append(placed(letters[n], rank, tier, blocks(2, 9), [5, 20 - n], [0.5, 0]))
+    area = {"id": "hall", "name": "Hall", "rule": "focus", "rows": rows}
+    return {"areas": [area], "focus": [9.75, 24], "limits": {"seats_per_user": 10}}
+
+
+def gala():
+    """Round tables of eight in front of a stage. Seat 1 is the one nearest the stage, and the others follow clockwise."""
+    rows = []
+    for n in range(20):
+        x, y = 3.4 * (n % 5), 5 + 3.4 * (n // 5)
+        angles = [math.radians(45 * seat - 90) for seat in range(8)]
+        points = [[round(x + 1.2 * math.cos(a), 2), round(y + 1.2 * math.sin(a), 2)] for a in angles]
+        rows.append({"label": f"T{n + 1}", "rank": n // 5 + 1, "tier": "dinner", "seats": "1-8", "points": points})
+    area = {"id": "gala", "name": "Gala", "rule": "focus", "rows": rows}
+    return {"areas": [area], "focus": [6.8, 0], "limits": {"seats_per_user": 10}}
+
+
 # The train, as CSV. A coach is an area; letters run across it, and the aisle is a break.
 
 
@@ -284,6 +342,8 @@ def lines(value, depth):
 def main():
     (HERE / "theatre.pretix.json").write_text(lines(theatre(), 6) + "\n")
     (HERE / "stadium.plan.json").write_text(lines(stadium(), 4) + "\n")
+    for name, plan in (("ball-park", ball_park), ("concert-hall", concert_hall), ("gala", gala)):
+        (HERE / f"{name}.plan.json").write_text(lines(plan(), 4) + "\n")
     rows = ["area,row,seat,tier,break_after", *(",".join(place) for place in train())]
     (HERE / "train-16-coaches.csv").write_text("\n".join(rows) + "\n")
     rows = ["site,number", *(",".join(row) for row in numbers())]

@@ -22,6 +22,9 @@ PAGES = [
     ("theatre", "/show?key=show:theatre", "document.querySelector('.map')?.view?.show"),
     ("stadium", "/show?key=show:stadium", "document.querySelector('.map')?.view?.show"),
     ("train", "/show?key=show:train", "document.querySelector('.map')?.view?.show"),
+    ("ball-park", "/show?key=show:ball-park", "document.querySelector('.map')?.view?.show"),
+    ("concert-hall", "/show?key=show:concert-hall", "document.querySelector('.map')?.view?.show"),
+    ("gala", "/show?key=show:gala", "document.querySelector('.map')?.view?.show"),
     ("realm", "/realm?key={allot}:conf&conference=4930102", "document.querySelector('.timeline')"),
     ("pool", "/pool?key={sales}:pool", "document.querySelector('.stack')"),
     ("compaction", "/compaction", "document.querySelector('#history, .table')"),
@@ -36,6 +39,8 @@ def fill(port):
     lines = [f"SEAT.HOLD show:theatre user-{n} {2 + n % 3} TTL {240000 + 31000 * n} TOKEN cart-{n}" for n in range(14)]
     lines += [f"SEAT.HOLD show:stadium user-{n} {1 + n % 4} TTL {300000 + 17000 * n} TOKEN cart-{n}" for n in range(60)]
     lines += [f"SEAT.HOLD show:train family-{n} 4 TTL {200000 + 40000 * n} TOKEN cart-{n}" for n in range(6)]
+    for hall in ("ball-park", "concert-hall", "gala"):
+        lines += [f"SEAT.HOLD show:{hall} user-{n} {2 + n % 4} TTL {250000 + 23000 * n} TOKEN cart-{n}" for n in range(12)]
     found = json.loads(redis(port, "--json SEAT.FIND show:train 16", ""))
     free = found[0]["seats"]
     # Seats that were found are blocked before holds take them.

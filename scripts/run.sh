@@ -271,6 +271,10 @@ examples() {
     allot show create show:stadium examples/stadium.plan.json
     step "a train of 16 coaches, from a table"
     allot show create show:train examples/train-16-coaches.csv
+    step "three halls whose plans say where the seats are: stands around a pitch, a concert hall, tables of eight"
+    for hall in ball-park concert-hall gala; do
+        allot show create "show:$hall" "examples/$hall.plan.json"
+    done
     step "the theatre: 250 buyers in the same instant, one purchase each; those not confirmed come back"
     allot show rehearse --really show:theatre --yes --buyers 250
     step "the train: 100 families of 4"

@@ -20,6 +20,7 @@ mod exploration;
 #[path = "../common/explore.rs"]
 mod explore;
 mod focus;
+mod halls;
 #[path = "../common/hex.rs"]
 mod hex;
 mod holds;
