@@ -5,6 +5,8 @@ mod create;
 mod csv;
 mod difference;
 pub mod draft;
+#[cfg(test)]
+mod drawings;
 mod focus;
 pub mod places;
 mod plan;
