@@ -2,11 +2,14 @@
 //! words that [`told`] makes of the events that were replicated.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
 
 use allot_core::seat::{Event, Show};
 
 use crate::random::Random;
-use crate::raw::{RawClient, Reply};
+use crate::raw::{RawClient, Reply, read_reply};
+use crate::redis_server::RedisServer;
 use crate::shows::seats_of;
 use crate::stream::{self, Command};
 
@@ -393,6 +396,25 @@ fn time_now() -> i64 {
 #[track_caller]
 pub fn events_of(command: &Command) -> (i64, Vec<Event>) {
     stream::events_of("SEAT.APPLY", command)
+}
+
+/// The steps of a server as its append-only file has them: time and events of each.
+#[track_caller]
+pub fn steps_of(server: &RedisServer) -> Vec<(i64, Vec<Event>)> {
+    let file = File::open(server.append_only_file()).expect("an append-only file");
+    let (mut file, mut steps) = (BufReader::new(file), Vec::new());
+    while !file.fill_buf().expect("a file that can be read").is_empty() {
+        let words = read_reply(&mut file).expect("a whole command");
+        let word = |word: &Reply| match word {
+            Reply::Bulk(bytes) => bytes.clone(),
+            other => panic!("{other:?}"),
+        };
+        let command: Command = words.array().iter().map(word).collect();
+        if command[0] == b"SEAT.APPLY" {
+            steps.push(events_of(&command));
+        }
+    }
+    steps
 }
 
 /// An event in the words of [`SeatWorkload::done`]; nothing for what a reply does not tell of.

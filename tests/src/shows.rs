@@ -1,5 +1,7 @@
 //! Shows to test with, and the questions that most tests ask of one.
 
+use std::collections::HashSet;
+
 use crate::raw::{RawClient, Reply};
 use crate::redis_server::RedisServer;
 
@@ -54,6 +56,20 @@ pub fn hold(client: &mut RawClient, key: &str, user: &str, count: usize, ttl: i6
 #[track_caller]
 pub fn seats_of(record: &Reply) -> Vec<String> {
     record.field("seats").array().iter().map(Reply::text).collect()
+}
+
+/// The tokens of a whole list of a show: `HOLDS` or `WAITING`.
+#[track_caller]
+pub fn listed(client: &mut RawClient, key: &str, list: &str) -> HashSet<String> {
+    let (mut tokens, mut cursor) = (HashSet::new(), "0".to_owned());
+    loop {
+        let part = client.call(&["SEAT.LIST", key, list, "CURSOR", &cursor, "COUNT", "4000"]);
+        tokens.extend(part.field("items").array().iter().map(|item| item.field("token").text()));
+        cursor = part.field("cursor").int().to_string();
+        if cursor == "0" {
+            return tokens;
+        }
+    }
 }
 
 /// A seat's state: free, held, sold or blocked.

@@ -35,6 +35,7 @@ mod refused_writes;
 mod replies;
 mod seat_alter;
 mod seat_blocks;
+mod seat_cart_rush;
 mod seat_carts;
 mod seat_resale;
 mod seat_rush;

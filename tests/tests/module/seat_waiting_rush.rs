@@ -2,16 +2,15 @@
 //! of arrival, and no acknowledged place in the list is lost.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Write};
+use std::io::{BufReader, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use allot_core::seat::Event;
 use allot_tests::raw::{RawClient, encode, read_reply};
-use allot_tests::seat_workload::events_of;
-use allot_tests::shows::{Books, books, create, no_internal_errors, sample_venue, with_events};
+use allot_tests::seat_workload::steps_of;
+use allot_tests::shows::{Books, books, create, listed, no_internal_errors, sample_venue, with_events};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Random, RedisServer, Reply, eventually, soak};
 
@@ -64,29 +63,11 @@ fn told(client: &mut RawClient) -> Vec<(String, String)> {
     }
 }
 
-/// The steps of the server as its append-only file has them: the events of each.
-fn steps(server: &RedisServer) -> Vec<Vec<Event>> {
-    let mut file = BufReader::new(File::open(server.append_only_file()).unwrap());
-    let mut steps = Vec::new();
-    while !file.fill_buf().unwrap().is_empty() {
-        let words = read_reply(&mut file).unwrap();
-        let word = |word: &Reply| match word {
-            Reply::Bulk(bytes) => bytes.clone(),
-            other => panic!("{other:?}"),
-        };
-        let command: Vec<Vec<u8>> = words.array().iter().map(word).collect();
-        if command[0] == b"SEAT.APPLY" {
-            steps.push(events_of(&command).1);
-        }
-    }
-    steps
-}
-
 /// Follows the steps: who waits in which order, and how many seats are free. Each step offers what it freed; after a
 /// step of many expiries the timer goes on, and each step in between offers as well.
-fn check_order(steps: &[Vec<Event>], seats: usize) -> usize {
+fn check_order(steps: &[(i64, Vec<Event>)], seats: usize) -> usize {
     let (mut queue, mut free) = (VecDeque::new(), seats);
-    for step in steps {
+    for (_, step) in steps {
         let mut offers = 0;
         for event in step {
             match event {
@@ -112,19 +93,6 @@ fn check_order(steps: &[Vec<Event>], seats: usize) -> usize {
     queue.len()
 }
 
-/// The tokens of a whole list.
-fn listed(client: &mut RawClient, list: &str) -> HashSet<String> {
-    let (mut tokens, mut cursor) = (HashSet::new(), "0".to_owned());
-    loop {
-        let part = client.call(&["SEAT.LIST", "show", list, "CURSOR", &cursor, "COUNT", "4000"]);
-        tokens.extend(part.field("items").array().iter().map(|item| item.field("token").text()));
-        cursor = part.field("cursor").int().to_string();
-        if cursor == "0" {
-            return tokens;
-        }
-    }
-}
-
 #[test]
 fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
     let (rows, buyers) = (soak(10, 600), soak(3000, 100_000));
@@ -147,7 +115,7 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
     server.restart();
     let mut client = server.raw();
     // Nothing that was acknowledged is lost: who was not offered seats still waits.
-    let still = listed(&mut client, "WAITING");
+    let still = listed(&mut client, "show", "WAITING");
     let events = told(&mut client);
     let offered: HashSet<&String> =
         events.iter().filter(|(event, _)| event == "offered").map(|(_, token)| token).collect();
@@ -158,7 +126,7 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
     // All holds are released until nobody waits: the list empties in the order of arrival.
     let mut released = HashMap::new();
     eventually("nobody to wait", TIMEOUT * 10, || {
-        let tokens = listed(&mut client, "HOLDS");
+        let tokens = listed(&mut client, "show", "HOLDS");
         // All at once: the server writes to its disk before it answers.
         tokens.iter().for_each(|token| client.send(&["SEAT.RELEASE", "show", token]));
         for token in tokens {
@@ -166,12 +134,16 @@ fn rush_with_a_waiting_list_loses_no_place_by_a_kill() {
             let reply = client.read();
             *released.entry(token).or_insert(0) += i64::from(matches!(reply, Reply::Int(_)));
         }
-        listed(&mut client, "WAITING").is_empty()
+        listed(&mut client, "show", "WAITING").is_empty()
     });
     assert!(released.values().all(|&times| times <= 1), "a hold was released twice");
-    assert_eq!(check_order(&steps(&server), rows * 100), 0, "users wait by the events, and not by the list");
+    assert_eq!(
+        check_order(&steps_of(&server), rows * 100),
+        0,
+        "users wait by the events, and not by the list"
+    );
     eventually("the last offers to be over", TIMEOUT, || {
-        let tokens = listed(&mut client, "HOLDS");
+        let tokens = listed(&mut client, "show", "HOLDS");
         tokens.iter().for_each(|token| drop(client.call(&["SEAT.RELEASE", "show", token])));
         books(&mut client, b"show").held == 0
     });
