@@ -1,7 +1,7 @@
 //! A random run of all that changes a show, with a record of what the replies said had happened: the same
 //! words that [`told`] makes of the events that were replicated.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 
@@ -31,6 +31,8 @@ pub struct SeatWorkload {
     holds: BTreeMap<String, (String, Vec<String>, i64)>,
     sold: Vec<String>,
     blocked: Vec<String>,
+    /// Seats that were taken from a block, and may be of it still.
+    of_blocks: HashSet<String>,
     /// The last end of a block.
     last_end: i64,
     number: usize,
@@ -54,6 +56,7 @@ impl SeatWorkload {
             holds,
             sold,
             blocked,
+            of_blocks: HashSet::new(),
             last_end: 0,
             number: 0,
             done,
@@ -74,7 +77,7 @@ impl SeatWorkload {
     /// One random command.
     pub fn step(&mut self) {
         self.number += 1;
-        match self.random.below(22) {
+        match self.random.below(25) {
             0..=6 => self.hold(),
             7 => self.pick(),
             8 => self.add(),
@@ -84,6 +87,9 @@ impl SeatWorkload {
             15..=17 => self.refund(),
             18 => self.block(),
             19..=20 => self.wait(),
+            21 => self.move_sales(),
+            22 => self.transfer(),
+            23 => self.block_hold(),
             _ => self.alter(),
         }
     }
@@ -113,6 +119,7 @@ impl SeatWorkload {
         if let Some(replaced) = replaced {
             self.holds.remove(replaced);
         }
+        self.of_blocks.retain(|seat| !seats.contains(seat));
         self.done.push(format!("held {token} by {user} until {until}: {}", sorted(seats.clone())));
         self.holds.insert(token, (user, seats, until));
     }
@@ -128,9 +135,7 @@ impl SeatWorkload {
         if !self.random.once_in(3) {
             words.extend(["TIER", tier]);
         }
-        if self.random.once_in(4) {
-            words.extend(["FLAGS", "1", "wheelchair"]);
-        }
+        words.extend(self.flags());
         if self.random.once_in(4) {
             words.extend(["FROM", *self.random.of(&BLOCKS)]);
         }
@@ -144,6 +149,11 @@ impl SeatWorkload {
         }
         let record = self.call("SEAT.HOLD", &words);
         self.granted(&record, replaced.as_deref());
+        if words.contains(&"FROM")
+            && let Reply::Array(_) | Reply::Map(_) = record
+        {
+            self.of_blocks.extend(seats_of(&record));
+        }
         if replaced.is_none()
             && words.contains(&"TOKEN")
             && !record.is_null()
@@ -158,6 +168,14 @@ impl SeatWorkload {
                 }
             }
         }
+    }
+
+    /// What a request says of flags; only two seats have one.
+    fn flags(&mut self) -> Vec<&'static str> {
+        let options: [&[&str]; 3] =
+            [&["FLAGS", "1", "wheelchair"], &["NEED", "1", "wheelchair"], &["WISH", "wheelchair"]];
+        let chosen = options.into_iter().filter(|_| self.random.once_in(6));
+        chosen.flatten().copied().collect()
     }
 
     fn pick(&mut self) {
@@ -195,6 +213,7 @@ impl SeatWorkload {
             return;
         }
         let added: Vec<String> = seats.iter().filter(|seat| !before.contains(seat)).cloned().collect();
+        self.of_blocks.retain(|seat| !added.contains(seat));
         if !added.is_empty() {
             self.done.push(format!("added to {token}: {}", sorted(added)));
         }
@@ -255,11 +274,17 @@ impl SeatWorkload {
             words.extend(["SEATS", &count]);
             words.extend(seats[..part].iter().map(String::as_str));
         }
+        let into = self.into(&seats);
+        words.extend(into);
         match self.call("SEAT.RELEASE", &words) {
             Reply::Int(freed) => {
                 let left = seats.split_off(if all { seats.len() } else { part });
                 assert_eq!(freed as usize, seats.len());
-                self.done.push(format!("released {token}: {}", sorted(seats)));
+                let seats = sorted(seats);
+                self.done.push(format!("released {token}: {seats}"));
+                if !into.is_empty() {
+                    self.done.push(format!("blocked {seats}"));
+                }
                 if left.is_empty() {
                     self.holds.remove(&token);
                 } else {
@@ -279,10 +304,80 @@ impl SeatWorkload {
             let place = self.random.below(self.sold.len());
             seats.push(self.sold.swap_remove(place));
         }
-        let count = seats.len().to_string();
-        let words: Vec<&str> = std::iter::once(&*count).chain(seats.iter().map(String::as_str)).collect();
+        let (count, into) = (seats.len().to_string(), self.into(&seats));
+        let mut words: Vec<&str> = into.to_vec();
+        words.push(&count);
+        words.extend(seats.iter().map(String::as_str));
         assert_eq!(self.call("SEAT.REFUND", &words), Reply::Int(seats.len() as i64));
-        self.done.push(format!("refunded {}", sorted(seats)));
+        let seats = sorted(seats);
+        self.done.push(format!("refunded {seats}"));
+        if !into.is_empty() {
+            self.done.push(format!("blocked {seats}"));
+        }
+    }
+
+    /// Seats that are given up go into a block sometimes, if they are of none.
+    fn into(&mut self, seats: &[String]) -> &'static [&'static str] {
+        static INTO: [[&str; 2]; 2] = [["INTO", BLOCKS[0]], ["INTO", BLOCKS[1]]];
+        let fits = seats.iter().all(|seat| !self.of_blocks.contains(seat));
+        if fits && self.random.once_in(5) { &INTO[self.random.below(2)] } else { &[] }
+    }
+
+    /// A hold becomes blocked seats, if they are of no block.
+    fn block_hold(&mut self) {
+        let Some((token, seats)) = self.some_hold() else { return };
+        if seats.iter().any(|seat| self.of_blocks.contains(seat)) {
+            return;
+        }
+        let named = self.random.once_in(2);
+        let name = *self.random.of(&BLOCKS);
+        let words = if named { vec!["NAME", name, "HOLD", &token] } else { vec!["HOLD", &token] };
+        match self.call("SEAT.BLOCK", &words) {
+            Reply::Int(blocked) => {
+                assert_eq!(blocked as usize, seats.len());
+                let ids = sorted(seats.clone());
+                self.done.push(format!("released {token}: {ids}"));
+                self.done.push(format!("blocked {ids}"));
+                self.holds.remove(&token);
+                if !named {
+                    self.blocked.extend(seats);
+                }
+            }
+            gone => self.must_be_gone(&token, &gone),
+        }
+    }
+
+    /// Sales swap their seats, or move to others, which may not be free.
+    fn move_sales(&mut self) {
+        if self.sold.len() < 2 {
+            return;
+        }
+        let first = self.random.below(self.sold.len() - 1);
+        let from = self.sold[first..first + 2].to_vec();
+        let mut to = vec![from[1].clone(), from[0].clone()];
+        if !self.random.once_in(3) {
+            let other = self.random.below(self.seats.len() - 1);
+            to = self.seats[other..other + 2].to_vec();
+        }
+        let words = ["ANYTIER", "2", &from[0], &to[0], &from[1], &to[1]];
+        if let Reply::Int(moved) = self.call("SEAT.MOVE", &words) {
+            assert_eq!(moved, 2);
+            self.of_blocks.retain(|seat| !to.contains(seat));
+            drop(self.sold.splice(first..first + 2, to.clone()));
+            self.done.push(format!("moved {} to {}", sorted(from), sorted(to)));
+        }
+    }
+
+    /// Another user has sold seats, under an order of their own.
+    fn transfer(&mut self) {
+        if self.sold.is_empty() {
+            return;
+        }
+        let seat = self.random.of(&self.sold).clone();
+        let (user, order) = (format!("friend{}", self.random.below(9)), format!("order{}", self.number));
+        let words = [&user, "TO", "ORDER", &order, "SEATS", "1", &seat];
+        assert_eq!(self.call("SEAT.TRANSFER", &words), Reply::Int(1));
+        self.done.push(format!("transferred {seat} to {user}"));
     }
 
     fn block(&mut self) {
@@ -343,10 +438,23 @@ impl SeatWorkload {
         };
         let (ttl, offer) = (ttl.to_string(), self.random.within(1, 12).to_string());
         let priority = *self.random.of(&["0", "0", "7", "-7"]);
-        let words = [
-            &user, &count, "TTL", &ttl, "OFFER", &offer, "TIER", tier, "ADJACENT", "REQUIRE", "PRIORITY",
-            priority, "TOKEN", &token,
+        let mut words = vec![
+            user.as_str(),
+            &count,
+            "TTL",
+            &ttl,
+            "OFFER",
+            &offer,
+            "TIER",
+            tier,
+            "ADJACENT",
+            "REQUIRE",
+            "PRIORITY",
+            priority,
+            "TOKEN",
+            &token,
         ];
+        words.extend(self.flags());
         self.call("SEAT.WAIT", &words);
     }
 

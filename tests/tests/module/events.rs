@@ -188,14 +188,20 @@ fn replica_and_restarted_server_have_each_stream_entry_once() {
         .collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids grow");
     let expired = allot_info(&server, "seat_expired") as usize;
-    // A refund is an entry for each sale that it takes seats of; every seat of it is told once.
-    let is_refund =
-        |command: &&Vec<Vec<u8>>| command[0] == b"XADD" && command.contains(&b"refunded".to_vec());
-    let refunds: Vec<_> = commands.iter().filter(is_refund).collect();
-    let told: usize = refunds.iter().map(|entry| seats_in(entry)).sum();
-    let asked = workload.done.iter().filter(|done| done.starts_with("refunded "));
-    let seats: usize = asked.clone().map(|done| done.split(' ').count() - 1).sum();
-    assert_eq!(told, seats, "each refunded seat once");
+    // A refund or a move is an entry for each sale that it takes seats of; every seat of it is told once.
+    let of_sales = ["refunded", "moved"];
+    let is_of_sales = |command: &&Vec<Vec<u8>>| {
+        command[0] == b"XADD" && of_sales.iter().any(|name| command.contains(&name.as_bytes().to_vec()))
+    };
+    let of_each_sale: Vec<_> = commands.iter().filter(is_of_sales).collect();
+    let told: usize = of_each_sale.iter().map(|entry| seats_in(entry)).sum();
+    let asked = workload.done.iter().filter(|done| of_sales.iter().any(|name| done.starts_with(name)));
+    let seats_of = |done: &String| match done.split_once(" to ") {
+        Some((_, to)) => to.split(' ').count(),
+        None => done.split(' ').count() - 1,
+    };
+    let seats: usize = asked.clone().map(seats_of).sum();
+    assert_eq!(told, seats, "each refunded and moved seat once");
     let others = workload.done.len() - asked.count();
     let of_waits = commands.iter().filter(|command| {
         let names = ["waiting", "offered", "unwaited"];
@@ -205,7 +211,7 @@ fn replica_and_restarted_server_have_each_stream_entry_once() {
         .iter()
         .filter(|command| command.contains(&b"unblocked".to_vec()) && command.contains(&b"reason".to_vec()));
     assert_eq!(
-        ids.len() - refunds.len() - of_waits.count() - ended_blocks.count(),
+        ids.len() - of_each_sale.len() - of_waits.count() - ended_blocks.count(),
         1 + others + expired,
         "one entry for each event, and one for the opening"
     );
