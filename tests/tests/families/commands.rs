@@ -21,6 +21,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("seat.transfer", -6, &["write", "denyoom"]),
     ("seat.order", 3, &["readonly", "fast"]),
     ("seat.block", -4, &["write", "denyoom"]),
+    ("seat.blocks", 2, &["readonly"]),
     ("seat.unblock", -4, &["write"]),
     ("seat.wait", -8, &["write", "denyoom"]),
     ("seat.unwait", 3, &["write", "fast"]),

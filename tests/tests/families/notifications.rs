@@ -46,7 +46,7 @@ fn every_seat_event_is_a_keyspace_notification() {
     let mut listener = Listener::new(&server, "seat.", "show");
     create(&server, "show", &sample_venue(2, 5));
     for line in [
-        r#"SEAT.ALTER show {"events":0,"limits":{"seats_per_user":7}}"#,
+        r#"SEAT.ALTER show {"events":0,"limits":{"seats_per_user":10}}"#,
         "SEAT.HOLD show ann 2 TTL 60000 TOKEN t",
         "SEAT.HOLD show ann 2 TTL 60000 TOKEN t",
         "SEAT.EXTEND show t TTL 60000",
@@ -62,7 +62,7 @@ fn every_seat_event_is_a_keyspace_notification() {
         "SEAT.UNBLOCK show 1 a-2-2",
         "SEAT.WAIT show bob 1 TTL 60000 OFFER 60000 TOKEN o",
         "SEAT.RELEASE show o",
-        "SEAT.WAIT show cid 7 TTL 60000 OFFER 60000 ADJACENT REQUIRE TOKEN w",
+        "SEAT.WAIT show cid 10 TTL 60000 OFFER 60000 TOKEN w",
         "SEAT.UNWAIT show w",
         "SEAT.HOLD show ann 1 TTL 20 TOKEN v",
     ] {

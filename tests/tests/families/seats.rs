@@ -56,7 +56,7 @@ impl Family for Seats {
             "SEAT.PICK @ dan TTL 3600000 TOKEN s SEATS 2 back-1-3 back-1-4",
             "SEAT.CONFIRM @ s ORDER o",
             "SEAT.BLOCK @ 1 back-2-20",
-            "SEAT.WAIT @ gus 75 TTL 3600000 OFFER 60000 PRIORITY 2 TOKEN g",
+            "SEAT.WAIT @ gus 74 TTL 3600000 OFFER 60000 PRIORITY 2 TOKEN g",
         ] {
             send_ok(client, line, key);
         }
@@ -105,8 +105,8 @@ impl Family for Seats {
                 "SEAT.PICK @ cid TTL 1000 TOKEN p ADD SEATS 1 back-1-1",
                 "SEAT.PICK @ bob TTL 1000 TOKEN p ADD SEATS 1 back-1-9",
                 "SEAT.HOLD @ bob 1 TTL 1000 ONCE x",
-                "SEAT.WAIT @ gus 75 TTL 9 OFFER 60000 PRIORITY 2 TOKEN g",
-                "SEAT.WAIT @ gus 75 TTL 9 OFFER 60000",
+                "SEAT.WAIT @ gus 74 TTL 9 OFFER 60000 PRIORITY 2 TOKEN g",
+                "SEAT.WAIT @ gus 74 TTL 9 OFFER 60000",
                 "SEAT.UNWAIT @ none",
                 "SEAT.WAITING @ none",
                 "SEAT.CONFIRM @ none",
@@ -133,7 +133,7 @@ impl Family for Seats {
                 "SEAT.PICK @ bob TTL 3600000 TOKEN w ADD SEATS 1 back-1-10",
                 "SEAT.HOLD @ bob 1 TTL 3600000 TOKEN w ADD ONCE x",
                 "SEAT.RELEASE @ w",
-                "SEAT.WAIT @ hal 26 TTL 3600000 OFFER 60000 TIER gold TOKEN h",
+                "SEAT.WAIT @ hal 25 TTL 3600000 OFFER 60000 TIER gold TOKEN h",
                 "SEAT.UNWAIT @ h",
                 "SEAT.WAIT @ hal 1 TTL 3600000 OFFER 60000 TOKEN offered",
                 "SEAT.RELEASE @ offered",

@@ -493,7 +493,7 @@ impl Naive {
     }
 
     /// Whether the show has too few seats for a wish, or none where it wants them, or the user has bought too many.
-    pub fn can_never_have(&self, user: &[u8], wish: &Wish) -> bool {
+    pub fn can_never_have(&self, user: &[u8], wish: &Wish, is_waited_for: bool) -> bool {
         let of_wish = |&place: &Place| {
             let is_in = wish.areas.is_empty() || wish.areas.contains(&self.areas[place.0].id);
             is_in && wish.tier.as_ref().is_none_or(|tier| self.seat(place).tier == *tier)
@@ -505,7 +505,7 @@ impl Naive {
         !self.block_allows(user, self.block_called(wish.from.as_deref()), wish.count, &held)
             || self.places().filter(of_wish).count() < wish.count
             || self.seats_per_user > 0 && bought + wish.count > self.seats_per_user
-            || wish.from.is_none() && !self.could_meet_empty(wish)
+            || wish.from.is_none() && !is_waited_for && !self.could_meet_empty(wish)
     }
 
     /// Whether the show could meet a wish if nobody had a seat.

@@ -88,6 +88,18 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
     let has_ended = naive.ended.get(&token).is_some_and(|&until| until > now);
     let waits = naive.waiters.iter().filter(|waiter| waiter.user == user.as_bytes()).count();
     let most = if naive.waits_per_user == 0 { 100 } else { naive.waits_per_user };
+    let mut lasting = wish.clone();
+    lasting.areas.sort();
+    lasting.areas.dedup();
+    // A flag that no seat has means nothing, also if seats get the flag later.
+    let known: Vec<String> = naive.places().flat_map(|place| naive.seat(place).flags.clone()).collect();
+    lasting.flags.extend(wish.preferred.clone());
+    lasting.flags.retain(|flag| known.contains(flag));
+    lasting.flags.sort();
+    lasting.flags.dedup();
+    lasting.preferred.retain(|flag| known.contains(flag));
+    // Others wait for the same since before the plan changed: only the limits of the user count.
+    let is_waited_for = naive.waiters.iter().any(|waiter| waiter.wish == lasting);
     let expected = if has_ended {
         Err(Code::Ended)
     } else if naive.max_hold > 0 && offer > naive.max_hold
@@ -96,7 +108,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
         Err(Code::Limit)
     } else if unknown {
         Err(Code::NotFound)
-    } else if naive.can_never_have(user.as_bytes(), &wish) {
+    } else if naive.can_never_have(user.as_bytes(), &wish, is_waited_for) {
         Err(Code::Limit)
     } else if naive.allows(user.as_bytes(), &wish)
         && matches!(naive.grant(&wish, user.as_bytes(), &token, now, now + offer, None), Outcome::Seats(_))
@@ -106,16 +118,7 @@ pub(super) fn wait(rig: &mut Rig, random: &mut Random, token: &str) {
     } else if waits >= most {
         Err(Code::Limit)
     } else {
-        let (user, mut wish) = (user.as_bytes().to_vec(), wish.clone());
-        wish.areas.sort();
-        wish.areas.dedup();
-        // A flag that no seat has means nothing, also if seats get the flag later.
-        let known: Vec<String> = naive.places().flat_map(|place| naive.seat(place).flags.clone()).collect();
-        wish.flags.extend(wish.preferred.clone());
-        wish.flags.retain(|flag| known.contains(flag));
-        wish.flags.sort();
-        wish.flags.dedup();
-        wish.preferred.retain(|flag| known.contains(flag));
+        let (user, wish) = (user.as_bytes().to_vec(), lasting);
         naive.waiters.push(Waiter { token, user, wish, since: now, until: now + ttl, offer, priority });
         Ok(false)
     };

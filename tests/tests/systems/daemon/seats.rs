@@ -234,10 +234,9 @@ fn lists_and_offers_are_printed() {
     assert!(sold.out.contains("stalls-A-1  held   gold  ann"), "{}", sold.out);
     let holds = run(&server, &["show", "holds", "show", "--user", "ann", "--format", "json"]).ok();
     assert_eq!(report(&holds.out)[0]["seats"][0], "stalls-A-1");
-    server.command(
-        "SEAT.WAIT show bob 6 TTL 600000 OFFER 60000 ADJACENT REQUIRE TIER gold PRIORITY 5 TOKEN bob-1",
-    );
-    server.command("SEAT.WAIT show cid 5 TTL 600000 OFFER 60000 ADJACENT REQUIRE TIER gold TOKEN cid-1");
+    server.command("SEAT.PICK show eve TTL 600000 TOKEN e SEATS 2 stalls-A-2 stalls-A-5");
+    server.command("SEAT.WAIT show bob 6 TTL 600000 OFFER 60000 TIER gold PRIORITY 5 TOKEN bob-1");
+    server.command("SEAT.WAIT show cid 6 TTL 600000 OFFER 60000 TIER gold TOKEN cid-1");
     let waiting = run(&server, &["show", "queue", "show"]).ok();
     assert_eq!(waiting.out.lines().count(), 3, "{}", waiting.out);
     assert!(waiting.out.contains("bob-1  bob       6  gold  -            5"), "{}", waiting.out);
