@@ -103,6 +103,50 @@ FAULTS = {
             ),
         ],
     ),
+    "unit-never-ends-its-copies": (
+        "media of a unit that is cut off goes on after another unit may have it",
+        ("allot-simulation", "two_copies::unit_that_is_cut_off_from_both_ends_its_copies_before_others_begin"),
+        [
+            (
+                ROLES + "media_unit/unit/exclusivity.rs",
+                "self.is_limited.then(|| self.lock()",
+                "(self.is_limited && false).then(|| self.lock()",
+            ),
+        ],
+    ),
+    "failover-ends-media": (
+        "media ends when the lease of its unit ends, although ZooKeeper confirms the unit",
+        ("allot-simulation", "two_copies::nothing_stops_when_a_unit_is_cut_off_from_zookeeper_or_from_redis_for_a_failover"),
+        [
+            (
+                ROLES + "media_unit/unit/exclusivity.rs",
+                "self.node_protects_until().map_or(by_lease, |until| by_lease.max(earlier(until, late_answers)))",
+                "let _ = late_answers;\n        by_lease",
+            ),
+        ],
+    ),
+    "empty-realm-ends-media": (
+        "a realm does not take the copies of assignments that it lost back, but ends them",
+        ("allot-simulation", "data_loss::nothing_stops_and_nothing_starts_when_redis_is_empty"),
+        [
+            (
+                CONF + "event/adoption.rs",
+                "is_absent && self.has_lost(cmu, epoch, now) && self.is_new_origin(epoch)",
+                "is_absent && self.has_lost(cmu, epoch, now) && self.is_new_origin(epoch) && now < 0",
+            ),
+        ],
+    ),
+    "drain-ends-with-its-unit": (
+        "a host that is drained takes conferences again when its unit has started again",
+        SYSTEM,
+        [
+            (
+                CONF + "model/indexes.rs",
+                "let unit = Unit { drained: self.drained.contains_key(&host), ..unit };",
+                "let unit = Unit { drained: false, ..unit };",
+            ),
+        ],
+    ),
     "proxy-acknowledges-first": (
         "a data proxy acknowledges messages before it has written them",
         SYSTEM,
@@ -136,8 +180,8 @@ FAULTS = {
         [
             (
                 CONF + "model/transitions.rs",
-                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended],",
-                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Nothing,       Ended,         Ended],",
+                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended,         Ended],",
+                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Nothing,       Ended,         Ended,         Ended],",
             ),
         ],
     ),
