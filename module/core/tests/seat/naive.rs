@@ -89,6 +89,8 @@ pub struct Naive {
     next_block: usize,
     pub turns: HashMap<(Option<String>, usize), u64>,
     pub turn: u64,
+    /// In how many shows beside this one each seat is taken.
+    pub beside: HashMap<String, usize>,
 }
 
 /// A user who waits; the list is in the order of arrival.
@@ -265,6 +267,7 @@ impl Naive {
             next_block: 0,
             turns: HashMap::new(),
             turn: 0,
+            beside: HashMap::new(),
         }
     }
 

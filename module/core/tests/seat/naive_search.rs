@@ -208,6 +208,12 @@ impl Look<'_> {
         seats.flat_map(|seat| &seat.flags).filter(|flag| self.wish.preferred.contains(flag)).count()
     }
 
+    /// How many seats of a run are taken in the shows beside.
+    fn taken_beside(&self, (a, r, s): Place, n: usize) -> usize {
+        let seats = (s..s + n).filter_map(|p| self.show.areas[a].rows[r][p].as_ref());
+        seats.map(|seat| self.show.beside.get(&seat.id).copied().unwrap_or(0)).sum()
+    }
+
     fn best_run(&self, area: usize, clean: bool) -> Option<Vec<Place>> {
         let n = self.wish.count;
         if self.show.areas[area].standing {
@@ -218,7 +224,7 @@ impl Look<'_> {
         let runs = starts.filter(|&w| self.is_window(w, n) && self.fits(w, n));
         let order = |w: Place| {
             let (distance, at, tie) = self.key(w, n);
-            (std::cmp::Reverse(self.preferred(w, n)), distance, w.1, at, tie)
+            (std::cmp::Reverse((self.taken_beside(w, n), self.preferred(w, n))), distance, w.1, at, tie)
         };
         let (a, r, s) = runs.filter(|&w| !clean || !self.strands(w, n)).min_by_key(|&w| order(w))?;
         Some((s..s + n).map(|p| (a, r, p)).collect())

@@ -1,16 +1,12 @@
-//! The same seats in several shows, sentence by sentence of docs/seats.md, and against naive shows.
+//! The same seats in several shows, sentence by sentence of docs/seats.md.
 
 use super::house::{House, area, wish};
-use super::naive::{Naive, Outcome, State, Wish};
-use super::rig::{Random, Rig, random_plan};
-use super::steps;
+use super::rig::Random;
 use allot_core::seat::decide::several::{At, Refused, Several, decide_in_all};
-use allot_core::seat::plan::Plan;
-use allot_core::seat::request::{AddBest, Adjacent, Hold, NamedWish, Need, Orphans, Pick, Replace, Request};
+use allot_core::seat::request::{AddBest, Hold, NamedWish, Need, Orphans, Pick, Request};
 use allot_core::seat::{Reply, Show};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
-use proptest::prelude::*;
 use serde_json::json;
 
 /// The legs of a train, or the evenings of a season.
@@ -228,159 +224,4 @@ fn train_that_prefers_seats_taken_beside_carries_more() {
     let (with, without) = (sum(true), sum(false));
     println!("passenger-legs: {without} without BESIDE, {with} with it");
     assert!(with > without, "{with} passenger-legs with BESIDE, {without} without");
-}
-
-/// The first show as a search for all shows sees it.
-fn combined(rigs: &mut [Rig], wish: &Wish, replace: Option<&(Vec<u8>, bool)>) -> Naive {
-    let mut all = rigs[0].naive.clone();
-    for id in all.ids() {
-        let (mut is_free, mut is_lifted) = (true, false);
-        for rig in rigs.iter_mut() {
-            let named = |name: &String| rig.naive.blocks.iter().find(|block| block.name == *name);
-            let block = wish.from.as_ref().and_then(named).map(|block| block.number);
-            let seat = rig.naive.by_id(&id);
-            let lifted =
-                replace.is_some_and(|(old, _)| seat.state == State::Held(old.clone()) && seat.block == block);
-            is_free &= lifted || seat.is_available(block);
-            is_lifted |= lifted;
-        }
-        let seat = all.by_id(&id);
-        if !is_free {
-            (seat.state, seat.block) = (State::Blocked, None);
-        } else if let (true, Some((old, _))) = (is_lifted, replace) {
-            seat.state = State::Held(old.clone());
-        }
-    }
-    all
-}
-
-/// Whether a show lets the user have a hold.
-fn allows(rig: &Rig, wish: &Wish, user: &[u8], ttl: i64, replace: Option<&(Vec<u8>, bool)>) -> bool {
-    let naive = &rig.naive;
-    let claim = replace.map(|(old, _)| naive.claims.get(old));
-    let claim = match claim {
-        Some(Some(claim)) if claim.user == user && !claim.sold => Some(claim),
-        Some(_) => return false,
-        None => None,
-    };
-    let given_up = replace.map_or((0, 0), |(old, _)| (1, naive.seats_of(old).len()));
-    let born = claim.map_or(rig.now, |claim| claim.created);
-    (naive.max_hold == 0 || rig.now + ttl <= born + naive.max_hold)
-        && (naive.holds_per_user == 0 || naive.user_holds(user) - given_up.0 < naive.holds_per_user)
-        && (naive.seats_per_user == 0
-            || naive.user_seats(user) - given_up.1 + wish.count <= naive.seats_per_user)
-        && wish.from.as_ref().is_none_or(|name| {
-            let block = naive.block_called(Some(name));
-            let given = replace.map_or_else(Vec::new, |(old, _)| naive.seats_of(old));
-            block.is_some() && naive.block_allows(user, block, wish.count, &given)
-        })
-}
-
-fn hold_in_all(rigs: &mut [Rig], random: &mut Random, token: &str) {
-    let user = random.pick(&["ann", "bob", "cid"]);
-    let wish = steps::random_wish(&rigs[0], random);
-    let tokens: Vec<Vec<u8>> = rigs[0].naive.claims.keys().cloned().collect();
-    let replace =
-        (!tokens.is_empty() && random.chance(40)).then(|| (random.pick(&tokens), random.chance(50)));
-    let ttl = random.pick(&[50, 400]);
-    let hold = Hold {
-        user: user.as_bytes(),
-        ttl,
-        replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
-        exchange: vec![],
-        token: TokenChoice { token: token.as_bytes(), chosen: true },
-        wish: wish.named(),
-    };
-    if random.chance(50) {
-        rigs[0].show.prepare(&hold.wish);
-    }
-    let replace = replace.as_ref();
-    let refused = wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid
-        || steps::names_unknown(&rigs[0].naive, &wish)
-        || !rigs.iter().all(|rig| allows(rig, &wish, user.as_bytes(), ttl, replace));
-    let decided = {
-        let at: Vec<At<'_>> = rigs.iter().map(|rig| At { show: &rig.show, now: rig.now }).collect();
-        decide_in_all(&Several { first: at[0], also: &at[1..], beside: &[] }, &Request::Hold(hold))
-    };
-    if refused {
-        assert!(decided.is_err(), "{wish:?} {replace:?}: {decided:?}");
-        return;
-    }
-    let mut all = combined(rigs, &wish, replace);
-    let old = replace.map(|(old, other)| (&old[..], *other));
-    let expected = all.grant(&wish, user.as_bytes(), token.as_bytes(), rigs[0].now, 0, old);
-    let Outcome::Seats(ids) = expected else {
-        match decided {
-            Ok(decisions) => {
-                assert_eq!(expected, Outcome::TooFew, "{wish:?} {replace:?}: {decisions:?}");
-                assert!(decisions.iter().all(|decision| decision.events.is_empty()));
-            }
-            Err((_, refusal)) => {
-                assert_eq!((refusal.code, expected), (Code::NoAdjacent, Outcome::NotAdjacent));
-            }
-        }
-        return;
-    };
-    (rigs[0].naive.turns, rigs[0].naive.turn) = (all.turns, all.turn);
-    let decisions = decided.unwrap();
-    assert_eq!(decisions.len(), rigs.len());
-    for (rig, decision) in rigs.iter_mut().zip(&decisions) {
-        let Reply::Hold(record) = &decision.reply else { panic!("{decision:?}") };
-        let mut seats: Vec<String> = record.seats.iter().map(|&seat| rig.show.venue().id(seat)).collect();
-        let mut expected = ids.clone();
-        seats.sort();
-        expected.sort();
-        assert_eq!(seats, expected, "{wish:?} {replace:?}");
-        let mut born = rig.now;
-        if let Some((old, _)) = old {
-            born = rig.naive.claims[old].created;
-            rig.naive.free_claim(old);
-        }
-        rig.naive.take(&ids, user.as_bytes(), token.as_bytes(), born, rig.now + ttl);
-        for event in &decision.events {
-            rig.apply(event);
-        }
-        rig.serve();
-    }
-}
-
-fn run(seed: u64) {
-    let mut random = Random::new(seed);
-    let plan = random_plan(&mut random);
-    let mut other = plan.clone();
-    other.areas.reverse();
-    let count = random.pick(&[2, 2, 3, 3, 5, 8, 30]);
-    let rig = |plan: &Plan| {
-        let show = Show::new(plan, 0).unwrap();
-        let (replica, overdue, naive) = (show.clone(), show.clone(), Naive::new(plan));
-        Rig { replica, overdue, show, naive, plan: plan.clone(), now: 1000, slice: usize::MAX }
-    };
-    let mut rigs: Vec<Rig> =
-        (0..count).map(|_| rig(if random.chance(25) { &other } else { &plan })).collect();
-    for step in 0..(120 / count).max(8) {
-        let by = random.pick(&[0, 1, 40]);
-        rigs.iter_mut().for_each(|rig| rig.advance(by));
-        let token = format!("t{step}");
-        if random.chance(50) {
-            hold_in_all(&mut rigs, &mut random, &token);
-        } else {
-            let rig = &mut rigs[random.below(count)];
-            let ids = rig.naive.ids();
-            match random.below(3) {
-                0 => steps::pick(rig, &mut random, &token, &ids),
-                1 => steps::block(rig, &mut random, &ids),
-                _ => steps::hold(rig, &mut random, &token, &[]),
-            }
-        }
-        rigs.iter().for_each(Rig::check);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn shows_equal_the_naive_models(seed in any::<u64>()) {
-        run(seed);
-    }
 }

@@ -6,7 +6,7 @@ use allot_core::seat::Reply;
 use allot_core::seat::claims::Seats;
 use allot_core::seat::plan::PickOrphans;
 use allot_core::seat::request::{
-    AddBest, Adjacent, Hold, Move, NamedWish, Orphans, Pick, Replace, Request, Transfer, Wait,
+    AddBest, Adjacent, Hold, Move, Orphans, Pick, Replace, Request, Transfer, Wait,
 };
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
@@ -147,125 +147,119 @@ pub(super) fn hold(rig: &mut Rig, random: &mut Random, token: &str, tokens: &[Ve
     let user = random.pick(&["ann", "bob", "cid"]);
     let wish = random_wish(rig, random);
     let replace = (!tokens.is_empty() && random.chance(35)).then(|| (random.pick(tokens), random.chance(50)));
-    let ttl = random.pick(&[50, 400, 501]);
+    let exchange = seats_to_exchange(&mut rig.naive, random, user);
     let request = Hold {
         user: user.as_bytes(),
-        ttl,
+        ttl: random.pick(&[50, 400, 501]),
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
-        exchange: vec![],
+        exchange: bytes(&exchange),
         token: TokenChoice { token: token.as_bytes(), chosen: true },
         wish: wish.named(),
     };
     if random.chance(70) {
         rig.show.prepare(&request.wish);
     }
+    let expected = expect_hold(&mut rig.naive, rig.now, &request, &wish);
+    let until = rig.now + request.ttl;
     let request = Request::Hold(request);
-    let expected = expect_hold(rig, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
     let got = rig.ask(&request);
     let seats = |seats: &[u32]| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
     let got = got.map(|reply| match reply {
         Reply::Hold(record) => Outcome::Seats(seats(&record.seats)),
         _ => Outcome::TooFew,
     });
-    assert_eq!(got, expected, "{wish:?} {replace:?}");
+    assert_eq!(got, expected, "{wish:?} {replace:?} {exchange:?}");
     if let Ok(Outcome::Seats(_)) = got {
         let again = rig.ask(&request).unwrap();
-        assert!(
-            matches!(again, Reply::Hold(record) if record.until == rig.now + ttl),
-            "a retry gets its hold"
-        );
+        assert!(matches!(again, Reply::Hold(record) if record.until == until), "a retry gets its hold");
     }
+}
+
+/// Seats that a user may give in exchange: mostly sold to this user.
+pub(super) fn seats_to_exchange(naive: &mut Naive, random: &mut Random, user: &str) -> Vec<String> {
+    if !random.chance(20) {
+        return vec![];
+    }
+    let ids = naive.ids();
+    let anybodys = random.chance(10);
+    let is_sold = |id: &&String| match &naive.by_id(id).state.clone() {
+        State::Sold(token, _) => anybodys || naive.claims[token].user == user.as_bytes(),
+        _ => false,
+    };
+    let sold: Vec<String> = ids.iter().filter(is_sold).cloned().collect();
+    let from = if anybodys && random.chance(50) { &ids } else { &sold };
+    if from.is_empty() { vec![] } else { some_ids(random, from) }
 }
 
 /// Offers without a hold are what holds would get one after the other, each without the areas of those before.
 pub(super) fn find(rig: &Rig, random: &mut Random) {
-    let mut wish = random_wish(rig, random);
-    let (asked, best, naive) = (wish.clone(), 1 + random.below(4), &rig.naive);
-    let wanted = asked.named();
+    let wish = random_wish(rig, random);
+    let (best, naive) = (1 + random.below(4), &rig.naive);
+    let wanted = wish.named();
     let found = rig.show.find(&wanted, best).map_err(|refusal| refusal.code);
-    if asked.adjacent == Adjacent::Ignore && asked.orphans == Orphans::Forbid {
-        assert_eq!(found, Err(Code::Err));
-        return;
-    }
-    if names_unknown(naive, &asked) {
-        assert_eq!(found, Err(Code::NotFound));
-        return;
-    }
+    let ids = |seats: &Seats| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
+    let found = found.map(|offers| offers.iter().map(ids).collect::<Vec<_>>());
+    assert_eq!(found, offers(naive, naive, &wish, best), "{wanted:?}");
+}
+
+/// What is offered, if seats are chosen in a show like `all`.
+pub(super) fn offers(naive: &Naive, all: &Naive, wish: &Wish, best: usize) -> Result<Vec<Vec<String>>, Code> {
+    check_wish(wish)?;
+    check_names(naive, wish)?;
+    let mut wish = wish.clone();
     if wish.areas.is_empty() {
         wish.areas = naive.areas.iter().map(|area| area.id.clone()).collect();
     }
-    let mut expected = Vec::new();
-    while expected.len() < best
+    let mut offers = Vec::new();
+    while offers.len() < best
         && !wish.areas.is_empty()
-        && let Outcome::Seats(ids) = naive.search(&wish, None)
+        && let Outcome::Seats(ids) = all.search(&wish, None)
     {
         let of_offer = naive.places().filter(|&place| ids.contains(&naive.seat(place).id));
         let taken: Vec<&String> = of_offer.map(|place| &naive.areas[place.0].id).collect();
         wish.areas.retain(|area| !taken.contains(&area));
-        expected.push(ids);
+        offers.push(ids);
     }
-    let ids = |seats: &Seats| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
-    assert_eq!(found.unwrap().iter().map(ids).collect::<Vec<_>>(), expected, "{wanted:?}");
+    Ok(offers)
 }
 
+/// The seats of a hold, or its refusal.
 pub(super) fn expect_hold(
-    rig: &mut Rig,
+    naive: &mut Naive,
+    now: i64,
+    hold: &Hold<'_>,
     wish: &Wish,
-    user: &[u8],
-    token: &[u8],
-    ttl: i64,
-    replace: Option<&(Vec<u8>, bool)>,
 ) -> Result<Outcome, Code> {
-    let (now, naive) = (rig.now, &mut rig.naive);
-    if wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid {
-        return Err(Code::Err);
+    check_wish(wish)?;
+    naive.check_terms(now, hold)?;
+    check_names(naive, wish)?;
+    let (replace, token) = (hold.replace.map(|replace| (replace.token, replace.other)), hold.token.token);
+    let outcome = naive.grant(wish, hold.user, token, now, now + hold.ttl, replace);
+    if let Outcome::Seats(_) = outcome {
+        naive.claims.get_mut(token).unwrap().exchange = !hold.exchange.is_empty();
     }
-    let mut given_up = (0, 0);
-    let mut born = now;
-    if let Some((old, _)) = replace {
-        let claim = &naive.claims[old];
-        if claim.user != user {
-            return Err(Code::NotOwner);
-        }
-        if claim.sold {
-            return Err(Code::BadState);
-        }
-        given_up = (1, naive.seats_of(old).len());
-        born = claim.created;
-    }
-    if naive.max_hold > 0 && now + ttl > born + naive.max_hold {
-        return Err(Code::Limit);
-    }
-    if naive.holds_per_user > 0 && naive.user_holds(user) - given_up.0 >= naive.holds_per_user {
-        return Err(Code::Limit);
-    }
-    if naive.seats_per_user > 0 && naive.user_seats(user) - given_up.1 + wish.count > naive.seats_per_user {
-        return Err(Code::Limit);
-    }
-    let given = replace.map_or_else(Vec::new, |(old, _)| naive.seats_of(old));
-    let block = naive.block_called(wish.from.as_deref());
-    if block.is_some() && !naive.block_allows(user, block, wish.count, &given) {
-        return Err(Code::Limit);
-    }
-    if names_unknown(naive, wish) {
-        return Err(Code::NotFound);
-    }
-    let replace = replace.map(|(old, other)| (&old[..], *other));
-    match naive.grant(wish, user, token, now, now + ttl, replace) {
-        Outcome::NotAdjacent => Err(Code::NoAdjacent),
-        outcome => Ok(outcome),
-    }
+    if outcome == Outcome::NotAdjacent { Err(Code::NoAdjacent) } else { Ok(outcome) }
 }
 
-/// Whether no seat has the tier, or a needed flag, of a wish.
-pub(super) fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
+/// Refuses a wish that contradicts itself.
+pub(super) fn check_wish(wish: &Wish) -> Result<(), Code> {
+    let contradicts = wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid;
+    if contradicts { Err(Code::Err) } else { Ok(()) }
+}
+
+pub(super) fn check_names(naive: &Naive, wish: &Wish) -> Result<(), Code> {
+    if names_unknown(naive, wish) { Err(Code::NotFound) } else { Ok(()) }
+}
+
+/// Whether no seat has the tier, or a needed flag, of a wish, or there is no block of its name.
+fn names_unknown(naive: &Naive, wish: &Wish) -> bool {
     let some = |test: &dyn Fn(&Seat) -> bool| naive.places().any(|place| test(naive.seat(place)));
     wish.tier.as_ref().is_some_and(|tier| !some(&|seat| seat.tier == *tier))
         || wish.from.as_ref().is_some_and(|name| !naive.blocks.iter().any(|block| block.name == *name))
         || wish.needs.iter().any(|(_, flag)| !some(&|seat| seat.flags.contains(flag)))
 }
 
-fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
+pub(super) fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
     let mut some: Vec<String> = (0..=random.below(3)).map(|_| random.pick(ids)).collect();
     some.sort();
     some.dedup();
@@ -273,120 +267,53 @@ fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
 }
 
 pub(super) fn pick(rig: &mut Rig, random: &mut Random, token: &str, ids: &[String]) {
-    let ids = some_ids(random, ids);
-    let (now, naive) = (rig.now, &mut rig.naive);
-    let is_bought = |naive: &Naive, token: &Vec<u8>| naive.claims[token].user == b"dee";
-    let all = naive.ids();
-    let bought = all.into_iter().filter(
-        |id| matches!(&naive.by_id(id).state.clone(), State::Sold(token, _) if is_bought(naive, token)),
-    );
-    let exchange: Vec<String> = if random.chance(20) { bought.take(2).collect() } else { vec![] };
-    let counted = naive.user_seats(b"dee") - exchange.len() + ids.len();
-    let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
-        || naive.seats_per_user > 0 && counted > naive.seats_per_user;
-    let from = random.chance(30).then(|| random.pick(&BLOCKS));
-    let block =
-        from.map(|name| naive.blocks.iter().find(|block| block.name == name).map(|block| block.number));
-    if block == Some(None) {
-        let token = TokenChoice { token: token.as_bytes(), chosen: false };
-        let from = from.map(str::as_bytes);
-        let pick = Pick {
-            user: b"dee",
-            ttl: 100,
-            token,
-            orphans: None,
-            from,
-            seats: bytes(&ids),
-            exchange: bytes(&exchange),
-        };
-        let expected = if full { Code::Limit } else { Code::NotFound };
-        assert_eq!(rig.ask(&Request::Pick(pick)), Err(expected));
-        return;
-    }
-    let block = block.flatten();
-    let free = ids.iter().all(|id| naive.by_id(id).is_available(block));
-    let orphans =
-        random.pick(&[None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid), Some(PickOrphans::Avoid)]);
-    let forbids = orphans.unwrap_or(naive.pick_orphans) != PickOrphans::Allow;
-    let strands = forbids && naive.strands_needlessly(&ids, block);
-    let over = block.is_some() && !naive.block_allows(b"dee", block, ids.len(), &exchange);
-    let expected = if full || over || free && strands {
-        Err(Code::Limit)
-    } else if free {
-        naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
-        naive.claims.get_mut(token.as_bytes()).unwrap().exchange = !exchange.is_empty();
-        Ok(())
-    } else {
-        Err(Code::BadState)
+    let (ids, exchange) = (some_ids(random, ids), seats_to_exchange(&mut rig.naive, random, "dee"));
+    let pick = Pick {
+        user: b"dee",
+        ttl: 100,
+        token: TokenChoice { token: token.as_bytes(), chosen: false },
+        orphans: random_orphans(random),
+        from: random.chance(30).then(|| random.pick(&BLOCKS).as_bytes()),
+        seats: bytes(&ids),
+        exchange: bytes(&exchange),
     };
-    let token = TokenChoice { token: token.as_bytes(), chosen: false };
-    let from = from.map(str::as_bytes);
-    let pick =
-        Pick { user: b"dee", ttl: 100, token, orphans, from, seats: bytes(&ids), exchange: bytes(&exchange) };
-    let got = rig.ask(&Request::Pick(pick));
-    assert_eq!(got.map(|_| ()), expected);
+    let expected = rig.naive.pick(rig.now, &pick);
+    let request = Request::Pick(pick);
+    assert_eq!(rig.ask(&request).map(|_| ()), expected, "{request:?}");
+}
+
+pub(super) fn random_orphans(random: &mut Random) -> Option<PickOrphans> {
+    random.pick(&[None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid), Some(PickOrphans::Avoid)])
 }
 
 /// A request that adds seats to a hold: mostly one of its user, and seats of the user's choice or the best.
 pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[String], step: usize) {
-    let claim = rig.naive.claims.get(token).cloned();
-    let user = match &claim {
-        Some(claim) if random.chance(90) => claim.user.clone(),
-        _ => b"hal".to_vec(),
-    };
+    let user = user_of_cart(&rig.naive, random, token);
     let by_user = random.chance(40);
     let ids = some_ids(random, ids);
     let wish = Wish { from: None, ..random_wish(rig, random) };
     let choice = TokenChoice { token, chosen: true };
     let once = random.chance(50).then(|| format!("once{step}"));
-    let request = if by_user {
-        let seats = bytes(&ids);
-        Request::AddPicked(Pick {
-            user: &user,
-            ttl: 100,
-            token: choice,
-            orphans: None,
-            from: None,
-            seats,
-            exchange: vec![],
-        })
-    } else {
-        let wish = NamedWish { from: None, ..wish.named() };
-        let hold = Hold { user: &user, ttl: 100, replace: None, exchange: vec![], token: choice, wish };
-        Request::AddBest(AddBest { hold, once: once.as_ref().map(String::as_bytes) })
-    };
     let (now, naive) = (rig.now, &mut rig.naive);
-    let has = naive.seats_of(token);
-    let more: Vec<String> = ids.iter().filter(|id| !has.contains(id)).cloned().collect();
-    let added = if by_user { more.len() } else { wish.count };
-    let others = usize::from(claim.is_some());
-    let full = naive.holds_per_user > 0 && naive.user_holds(&user) >= naive.holds_per_user + others
-        || naive.seats_per_user > 0 && naive.user_seats(&user) + added > naive.seats_per_user;
-    let expected = match &claim {
-        Some(claim) if claim.sold => Err(Code::Exists),
-        Some(claim) if claim.user != user => Err(Code::NotOwner),
-        Some(_) if by_user && more.is_empty() => Ok(Outcome::Seats(vec![])),
-        None if !by_user => expect_hold(rig, &wish, &user, token, 100, None),
-        _ if !by_user && wish.adjacent == Adjacent::Ignore && wish.orphans == Orphans::Forbid => {
-            Err(Code::Err)
-        }
-        _ if full => Err(Code::Limit),
-        _ if by_user && !more.iter().all(|id| naive.by_id(id).is_available(None)) => Err(Code::BadState),
-        _ if by_user => Ok(Outcome::Seats(more)),
-        _ if names_unknown(naive, &wish) => Err(Code::NotFound),
-        _ => match naive.search_beside(&wish, token) {
-            Outcome::NotAdjacent => Err(Code::NoAdjacent),
-            outcome => Ok(outcome),
-        },
+    let (request, expected) = if by_user {
+        let (seats, exchange) = (bytes(&ids), vec![]);
+        let pick = Pick { user: &user, ttl: 100, token: choice, orphans: None, from: None, seats, exchange };
+        let expected = naive.add_picked(now, &pick).map(|()| Outcome::Seats(vec![]));
+        (Request::AddPicked(pick), expected)
+    } else {
+        let (replace, exchange, wanted) = (None, vec![], wish.named());
+        let hold = Hold { user: &user, ttl: 100, replace, exchange, token: choice, wish: wanted };
+        let expected = match naive.has_cart(&user, token) {
+            Ok(false) => expect_hold(naive, now, &hold, &wish),
+            Ok(true) => {
+                let all = naive.clone();
+                expect_added(naive, &all, &hold, &wish)
+            }
+            Err(code) => Err(code),
+        };
+        let once = once.as_ref().map(String::as_bytes);
+        (Request::AddBest(AddBest { hold, once }), expected)
     };
-    if let Ok(Outcome::Seats(ids)) = &expected {
-        if claim.is_none() && by_user {
-            rig.naive.take(ids, &user, token, now, now + 100);
-        }
-        for id in ids {
-            rig.naive.by_id(id).state = State::Held(token.to_vec());
-        }
-    }
     let all = rig.naive.seats_of(token);
     let got = rig.ask(&request);
     let seats = |seats: &[u32]| seats.iter().map(|&seat| rig.show.venue().id(seat)).collect::<Vec<_>>();
@@ -403,79 +330,71 @@ pub(super) fn add(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[Strin
     }
 }
 
+/// The user of a hold, mostly.
+pub(super) fn user_of_cart(naive: &Naive, random: &mut Random, token: &[u8]) -> Vec<u8> {
+    match naive.claims.get(token) {
+        Some(claim) if random.chance(90) => claim.user.clone(),
+        _ => b"hal".to_vec(),
+    }
+}
+
+/// The best seats join a live hold, if they are chosen in a show like `all`.
+pub(super) fn expect_added(
+    naive: &mut Naive,
+    all: &Naive,
+    hold: &Hold<'_>,
+    wish: &Wish,
+) -> Result<Outcome, Code> {
+    let token = hold.token.token;
+    check_wish(wish)?;
+    naive.check_cart(hold.user, token, wish.count)?;
+    check_names(naive, wish)?;
+    let outcome = all.search_beside(wish, token);
+    if let Outcome::Seats(ids) = &outcome {
+        naive.add(token, ids);
+    }
+    if outcome == Outcome::NotAdjacent { Err(Code::NoAdjacent) } else { Ok(outcome) }
+}
+
 pub(super) fn confirm(rig: &mut Rig, token: &[u8], order: Option<&[u8]>) {
-    let naive = &mut rig.naive;
-    let seats = naive.seats_of(token);
-    let too_many = naive.has_too_many(token, &[]);
-    let expected = match naive.claims.get_mut(token) {
-        None => Err(Code::NotFound),
-        Some(claim) if claim.sold && claim.order.as_deref() == order => Ok(claim.bought),
-        Some(claim) if claim.sold => Err(Code::Exists),
-        Some(_) if too_many => Err(Code::Limit),
-        Some(claim) => {
-            (claim.sold, claim.bought, claim.order) = (true, seats.len(), order.map(<[u8]>::to_vec));
-            for id in &seats {
-                naive.by_id(id).state = State::Sold(token.to_vec(), order.map(<[u8]>::to_vec));
-            }
-            Ok(seats.len())
-        }
-    };
+    let expected = rig.naive.confirm(token, order);
     let got = rig.ask(&Request::Confirm { token, user: None, order });
-    assert_eq!(got, expected.map(|seats| Reply::Integer(seats as i64)));
+    assert_eq!(got, expected.map(Reply::Integer));
 }
 
 /// Sells a hold in exchange for sold seats, which mostly are all of one order.
 pub(super) fn exchange(rig: &mut Rig, random: &mut Random, token: &[u8], ids: &[String]) {
-    let naive = &mut rig.naive;
-    let order = b"order1".to_vec();
-    let is_of_order = |naive: &mut Naive, id: &String| matches!(&naive.by_id(id).state, State::Sold(_, Some(filed)) if *filed == order);
-    let filed: Vec<String> = ids.iter().filter(|&id| is_of_order(naive, id)).cloned().collect();
+    let order = &b"order1"[..];
+    let ids = seats_of_order(&rig.naive, random, ids);
+    let expected = rig.naive.exchange(token, order, order, &ids);
+    let request =
+        Request::Exchange { token, user: None, order: Some(order), from: order, seats: bytes(&ids) };
+    assert_eq!(rig.ask(&request), expected.map(Reply::Integer));
+}
+
+/// Some seats of an order, or sometimes any.
+pub(super) fn seats_of_order(naive: &Naive, random: &mut Random, ids: &[String]) -> Vec<String> {
+    let filed = naive.ids_of_order(b"order1");
     let from = if filed.is_empty() || random.chance(20) { ids } else { &filed };
-    let ids = some_ids(random, from);
-    let fit = ids.iter().all(|id| is_of_order(naive, id));
-    let seats = naive.seats_of(token);
-    let too_many = naive.has_too_many(token, &ids);
-    let expected = match naive.claims.get_mut(token) {
-        None => Err(Code::NotFound),
-        Some(claim) if claim.sold && claim.order.as_ref() == Some(&order) => Ok(claim.bought),
-        Some(claim) if claim.sold => Err(Code::Exists),
-        Some(_) if too_many => Err(Code::Limit),
-        Some(_) if !fit => Err(Code::NotOwner),
-        Some(claim) => {
-            (claim.sold, claim.bought, claim.order) = (true, seats.len(), Some(order.clone()));
-            for id in &seats {
-                naive.by_id(id).state = State::Sold(token.to_vec(), Some(order.clone()));
-            }
-            for id in &ids {
-                naive.give_up(id);
-            }
-            naive.forget_empty();
-            Ok(seats.len())
-        }
-    };
-    let (order, from) = (Some(&order[..]), &order[..]);
-    let request = Request::Exchange { token, user: None, order, from, seats: bytes(&ids) };
-    assert_eq!(rig.ask(&request), expected.map(|seats| Reply::Integer(seats as i64)));
+    some_ids(random, from)
 }
 
 pub(super) fn release(rig: &mut Rig, random: &mut Random, token: &[u8]) {
-    let naive = &mut rig.naive;
+    let seats = some_of_hold(&rig.naive, random, token);
+    let into = random.chance(25).then(|| random.pick(&BLOCKS));
+    let expected = rig.naive.release(token, seats.as_deref(), into).map(Reply::Integer);
+    let (seats, into) = (seats.as_deref().map(bytes), into.map(str::as_bytes));
+    assert_eq!(rig.ask(&Request::Release { token, seats, into }), expected);
+}
+
+/// Some seats of a hold; `None` for all.
+pub(super) fn some_of_hold(naive: &Naive, random: &mut Random, token: &[u8]) -> Option<Vec<String>> {
     let mut seats = naive.seats_of(token);
     let some = random.chance(50) && !seats.is_empty();
-    if some {
+    some.then(|| {
         seats.truncate(1 + random.below(seats.len()));
-    }
-    let into = random.chance(25).then(|| random.pick(&BLOCKS));
-    let expected = match naive.claims.get(token) {
-        None => Err(Code::NotFound),
-        Some(claim) if claim.sold => Err(Code::BadState),
-        Some(_) => {
-            naive.give_up_into(&seats, into, None, None);
-            Ok(Reply::Integer(seats.len() as i64))
-        }
-    };
-    let (seats, into) = (some.then(|| bytes(&seats)), into.map(str::as_bytes));
-    assert_eq!(rig.ask(&Request::Release { token, seats, into }), expected);
+        seats
+    })
 }
 
 /// A hold becomes blocked seats.
@@ -602,28 +521,27 @@ pub(super) fn transfer(rig: &mut Rig, random: &mut Random, token: &str, ids: &[S
 }
 
 pub(super) fn refund(rig: &mut Rig, random: &mut Random, ids: &[String]) {
-    let naive = &mut rig.naive;
-    let sold: Vec<String> =
-        ids.iter().filter(|id| matches!(naive.by_id(id).state, State::Sold(..))).cloned().collect();
-    let from = if sold.is_empty() || random.chance(20) { ids } else { &sold };
-    let whole = random.chance(20);
-    let is_of_order = |naive: &mut Naive, id: &String| matches!(&naive.by_id(id).state, State::Sold(_, Some(order)) if *order == b"order1");
-    let ids = if whole {
-        ids.iter().filter(|&id| is_of_order(naive, id)).cloned().collect()
-    } else {
-        some_ids(random, from)
-    };
+    let (order, seats) = seats_to_refund(&mut rig.naive, random, ids);
     let into = random.chance(25).then(|| random.pick(&BLOCKS));
-    let expected = if ids.is_empty() {
-        Err(Code::NotFound)
-    } else if ids.iter().all(|id| matches!(naive.by_id(id).state, State::Sold(..))) {
-        naive.give_up_into(&ids, into, None, None);
-        Ok(Reply::Integer(ids.len() as i64))
-    } else {
-        Err(Code::BadState)
-    };
-    let (order, seats) = (whole.then_some(&b"order1"[..]), (!whole).then(|| bytes(&ids)));
-    assert_eq!(rig.ask(&Request::Refund { order, seats, into: into.map(str::as_bytes) }), expected);
+    let expected = rig.naive.refund(order, seats.as_deref(), into).map(Reply::Integer);
+    let (seats, into) = (seats.as_deref().map(bytes), into.map(str::as_bytes));
+    assert_eq!(rig.ask(&Request::Refund { order, seats, into }), expected);
+}
+
+/// A whole order, or mostly sold seats.
+pub(super) fn seats_to_refund(
+    naive: &mut Naive,
+    random: &mut Random,
+    ids: &[String],
+) -> (Option<&'static [u8]>, Option<Vec<String>>) {
+    if random.chance(20) {
+        return (Some(b"order1"), None);
+    }
+    let is_sold = |id: &&String| matches!(naive.by_id(id).state, State::Sold(..));
+    let sold: Vec<String> = ids.iter().filter(is_sold).cloned().collect();
+    let from = if sold.is_empty() || random.chance(20) { ids } else { &sold };
+    let order = random.chance(20).then_some(&b"order1"[..]);
+    (order, Some(some_ids(random, from)))
 }
 
 pub(super) fn block(rig: &mut Rig, random: &mut Random, ids: &[String]) {
@@ -668,16 +586,6 @@ pub(super) fn end_block(rig: &mut Rig, random: &mut Random) {
 }
 
 pub(super) fn extend(rig: &mut Rig, token: &[u8]) {
-    let (now, naive) = (rig.now, &mut rig.naive);
-    let longest = naive.max_hold;
-    let expected = match naive.claims.get_mut(token) {
-        None => Err(Code::NotFound),
-        Some(claim) if claim.sold => Err(Code::BadState),
-        Some(claim) if longest > 0 && now + 200 > claim.created + longest => Err(Code::Limit),
-        Some(claim) => {
-            claim.until = now + 200;
-            Ok(Reply::Integer(claim.until))
-        }
-    };
+    let expected = rig.naive.extend(rig.now, token, 200).map(Reply::Integer);
     assert_eq!(rig.ask(&Request::Extend { token, ttl: 200 }), expected);
 }
