@@ -224,6 +224,59 @@ fn export_and_load_give_an_equal_plan_and_every_seat() {
     assert_eq!(server.raw().words("SEAT.PLAN again"), server.raw().words("SEAT.PLAN show"));
 }
 
+/// The plan of a show, and an equal show made from its export.
+fn plan_and_copy(server: &RedisServer) -> serde_json::Value {
+    let exported = run(server, &["show", "export", "show", "--format", "json"]).ok();
+    let export = file(server, "export.json", &exported.out);
+    run(server, &["show", "create", "again", &export]).ok();
+    let [plan, copy] = ["show", "again"].map(|key| report(&server.raw().call(&["SEAT.PLAN", key]).text()));
+    assert_eq!(copy, plan);
+    plan
+}
+
+#[test]
+fn table_with_sold_seats_and_places_is_sold_from_its_focus() {
+    let server = RedisServer::start();
+    let table = "Area;Row;Seat;Tier;State;Order;x;y\n\
+        stalls;B;1;gold;;;0;0\nstalls;B;2;gold;sold;web-7;1;0\nstalls;B;3;gold;free;;2;0\nstalls;B;4;gold;;;3;0\n\
+        stalls;A;1;gold;sold;;0;2\nstalls;A;2;gold;;;1;2\nstalls;A;3;gold;;;2;2\nstalls;A;4;gold;;;3;2\n";
+    let table = file(&server, "seats.csv", table);
+    let created = run(&server, &["show", "create", "show", &table, "--focus", "1.5,4"]).ok();
+    assert!(created.err.contains("come back first: their ranks are turned"), "{}", created.err);
+    let mut client = server.raw();
+    let sold = client.words("SEAT.GET show stalls-B-2");
+    assert_eq!((sold.field("state"), sold.field("order")), (Reply::bulk("sold"), Reply::bulk("web-7")));
+    assert_eq!(client.words("SEAT.ORDER show imported"), Reply::Array(vec![Reply::bulk("stalls-A-1")]));
+    assert_eq!((total(&server, "show", "free"), total(&server, "show", "sold")), (6, 2));
+    let found = client.words("SEAT.FIND show 2 ORPHANS ALLOW").array()[0].field("seats");
+    assert_eq!(found, Reply::Array(["stalls-A-2", "stalls-A-3"].map(Reply::bulk).to_vec()));
+    let plan = plan_and_copy(&server);
+    assert_eq!(plan["focus"], serde_json::json!([1.5, 4.0]), "{plan:#}");
+    assert_eq!(plan["areas"][0]["rule"], "focus", "{plan:#}");
+    assert_eq!(plan["areas"][0]["rows"][1]["at"], serde_json::json!([0.0, 2.0]), "{plan:#}");
+}
+
+#[test]
+fn export_and_load_keep_places_and_the_focus_of_each_area() {
+    let server = RedisServer::start();
+    let plan = r#"{"areas":[
+        {"id":"a","rule":"focus","focus":[3,9],"rows":[
+            {"label":"2","rank":1,"tier":"t","seats":"1-3,|,4","at":[0.5,2.25],"step":[0.75,0]},
+            {"label":"1","rank":2,"tier":"t","seats":"1-3","points":[[0,1],[1,1.5],[2,1]]}]},
+        {"id":"b","rule":"rtl","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-2"}]}],"focus":[1,-8.5]}"#;
+    load(&server, plan, "show");
+    let plan = plan_and_copy(&server);
+    assert_eq!(plan["focus"], serde_json::json!([1.0, -8.5]), "{plan:#}");
+    assert_eq!(plan["areas"][0]["focus"], serde_json::json!([3.0, 9.0]), "{plan:#}");
+    let row = &plan["areas"][0]["rows"][0];
+    assert_eq!(
+        (&row["at"], &row["step"]),
+        (&serde_json::json!([0.5, 2.25]), &serde_json::json!([0.75, 0.0]))
+    );
+    let points = serde_json::json!([[0.0, 1.0], [1.0, 1.5], [2.0, 1.0]]);
+    assert_eq!(plan["areas"][0]["rows"][1]["points"], points, "{plan:#}");
+}
+
 #[test]
 fn lists_and_offers_are_printed() {
     let server = RedisServer::start();
