@@ -46,15 +46,19 @@ fn plan(seats: usize) -> Plan {
     Plan { areas: (0..areas).map(area).collect(), limits, events: 0, focus: None }
 }
 
-/// The same plan with its rows behind each other, and seats taken by nearness to a point before the first.
-fn with_focus(mut plan: Plan) -> Plan {
-    plan.focus = Some([24.5, -10.0]);
-    for area in &mut plan.areas {
-        area.rule = Rule::Focus;
-        for row in &mut area.rows {
-            (row.at, row.step) = (Some([0.0, 2.0 * row.rank as f32]), Some([1.0, 0.0]));
-        }
+/// The same plan with its rows behind each other.
+fn with_places(mut plan: Plan) -> Plan {
+    for row in plan.areas.iter_mut().flat_map(|area| &mut area.rows) {
+        (row.at, row.step) = (Some([0.0, 2.0 * row.rank as f32]), Some([1.0, 0.0]));
     }
+    plan
+}
+
+/// The same plan with its rows behind each other, and seats taken by nearness to a point before the first.
+fn with_focus(plan: Plan) -> Plan {
+    let mut plan = with_places(plan);
+    plan.focus = Some([24.5, -10.0]);
+    plan.areas.iter_mut().for_each(|area| area.rule = Rule::Focus);
     plan
 }
 
@@ -67,7 +71,7 @@ fn ask(show: &mut Show, request: &Request<'_>) -> Reply {
     decision.reply
 }
 
-/// Sells all seats except scattered groups of one to four seats, 5 % in all.
+/// Sells all seats except scattered groups of one to four seats, 5 % in all. The seat after a group is sold.
 fn sell_most(show: &mut Show) {
     let mut random = 88_172_645_463_325_252_u64;
     let mut below = |n: u64| {
@@ -78,16 +82,15 @@ fn sell_most(show: &mut Show) {
     };
     for row in show.venue().rows() {
         let ids: Vec<String> = show.venue().seats_of(row).map(|seat| show.venue().id(seat)).collect();
-        let mut kept = 0;
+        let mut left = 0;
         for id in &ids {
-            if kept == 0 && below(50) == 0 {
-                kept = 1 + below(4);
+            if left == 0 && below(50) == 0 {
+                left = 2 + below(4);
             }
-            if kept > 0 {
-                kept -= 1;
-                continue;
+            left = left.saturating_sub(1);
+            if left == 0 {
+                sell(show, id);
             }
-            sell(show, id);
         }
     }
 }
@@ -144,10 +147,14 @@ fn wish_of<'a>(user: &'a [u8], count: u32, token: TokenChoice<'a>) -> Hold<'a> {
 }
 
 fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
+    hold_of(2, Adjacent::Prefer, user, token)
+}
+
+fn hold_of<'a>(count: u32, adjacent: Adjacent, user: &'a [u8], token: &'a [u8]) -> Request<'a> {
     let token = TokenChoice { token, chosen: false };
     Request::Hold(Hold {
-        wish: Wish { tier: Some(b"gold"), ..wish_of(user, 2, token).wish },
-        ..wish_of(user, 2, token)
+        wish: Wish { tier: Some(b"gold"), adjacent, ..wish_of(user, count, token).wish },
+        ..wish_of(user, count, token)
     })
 }
 
@@ -164,6 +171,17 @@ fn seats(criterion: &mut Criterion) {
         group.bench_with_input(BenchmarkId::new("decide hold of 2 by focus", size), &(), |bench, ()| {
             bench.iter(|| decide(black_box(&by_focus), 1, &hold(b"user", b"token")));
         });
+        let mut placed = Show::new(&with_places(plan(size)), 0).expect("a plan");
+        sell_most(&mut placed);
+        for (hall, show) in [("", &show), (" with places", &placed), (" by focus", &by_focus)] {
+            let together = hold_of(10, Adjacent::Require, b"user", b"token");
+            assert!(decide(show, 1, &together).is_err(), "the party does not split");
+            let party = hold_of(10, Adjacent::Prefer, b"user", b"token");
+            let name = format!("decide hold of 10 that splits{hall}");
+            group.bench_with_input(BenchmarkId::new(name, size), &(), |bench, ()| {
+                bench.iter(|| decide(black_box(show), 1, &party));
+            });
+        }
         group.bench_with_input(BenchmarkId::new("hold 2 and release", size), &(), |bench, ()| {
             bench.iter(|| {
                 ask(&mut show, &hold(b"user", b"token"));
