@@ -30,7 +30,7 @@ SYSTEM = ("allot-simulation", "faults::nothing_is_lost_or_used_twice")
 COMPACTION = ("allot-compaction", "simulation::failing_units_neither_lose_nor_duplicate_work")
 FAILOVERS = ("allot-core", "exploration::failover_that_loses_the_last_commands_undoes_no_end")
 # The test program of a package that has several, and the folder of a package that is not in orchestrator/.
-PROGRAMS = {"allot-core": ["--test", "conf"]}
+PROGRAMS = {"allot-core": ["--test", "conf"], "allot-simulation": ["--test", "simulation"]}
 FOLDERS = {"allot-core": "module/core"}
 # The most seeds that a fault may need.
 SEEDS = 2000
@@ -133,17 +133,6 @@ FAULTS = {
                 CONF + "event/adoption.rs",
                 "is_absent && self.has_lost(cmu, epoch, now) && self.is_new_origin(epoch)",
                 "is_absent && self.has_lost(cmu, epoch, now) && self.is_new_origin(epoch) && now < 0",
-            ),
-        ],
-    ),
-    "drain-ends-with-its-unit": (
-        "a host that is drained takes conferences again when its unit has started again",
-        SYSTEM,
-        [
-            (
-                CONF + "model/indexes.rs",
-                "let unit = Unit { drained: self.drained.contains_key(&host), ..unit };",
-                "let unit = Unit { drained: false, ..unit };",
             ),
         ],
     ),

@@ -24,20 +24,24 @@ fn programs() -> Vec<(String, String)> {
 
 impl World {
     /// Lets time pass, and looks every 50 ms whether a conference has programs on two units.
-    async fn pass_with_one_copy_each(&mut self, time: Duration) {
+    async fn pass_with_one_copy_each(&mut self, seed: u64, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
             self.pass(Duration::from_millis(50)).await;
             let mut units = BTreeMap::new();
             for (e164, cmu) in simulated::running() {
                 let other = units.insert(e164.clone(), cmu.clone());
-                assert!(other.is_none(), "{e164} runs on {other:?} and {cmu}\n{}", self.report());
+                assert!(
+                    other.is_none(),
+                    "seed {seed}: {e164} runs on {other:?} and {cmu}\n{}",
+                    self.report()
+                );
             }
         }
     }
 
-    async fn heals_with_one_copy_each(&mut self) {
-        self.pass_with_one_copy_each(Duration::from_secs(30)).await;
+    async fn heals_with_one_copy_each(&mut self, seed: u64) {
+        self.pass_with_one_copy_each(seed, Duration::from_secs(30)).await;
         assert!(self.heals_within(HEALED).await, "{}", self.report());
     }
 }
@@ -65,9 +69,9 @@ async fn cut_off(seed: u64, cut: Cut, time: Duration) -> bool {
         }
     };
     stall(&world, true);
-    world.pass_with_one_copy_each(time).await;
+    world.pass_with_one_copy_each(seed, time).await;
     stall(&world, false);
-    world.heals_with_one_copy_each().await;
+    world.heals_with_one_copy_each(seed).await;
     let others = |programs: &[(String, String)]| {
         programs.iter().filter(|(_, cmu)| !cmu.starts_with("unit-1:")).cloned().collect::<Vec<_>>()
     };
@@ -114,9 +118,9 @@ fn nothing_stops_when_redis_is_away_for_ten_seconds() {
             let before = (programs(), simulated::started());
             world.note("Redis is away");
             world.servers.redis.set_master_up(false);
-            world.pass_with_one_copy_each(Duration::from_secs(10)).await;
+            world.pass_with_one_copy_each(seed, Duration::from_secs(10)).await;
             world.servers.redis.set_master_up(true);
-            world.heals_with_one_copy_each().await;
+            world.heals_with_one_copy_each(seed).await;
             assert_eq!((programs(), simulated::started()), before, "seed {seed}\n{}", world.report());
         });
     }
