@@ -170,7 +170,7 @@ FAULTS = {
             (
                 CONF + "model/transitions.rs",
                 "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Ended,         Ended,         Ended],",
-                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Nothing,       Ended,         Ended,         Ended],",
+                "Trigger::EndedByUnknownCopy => [Nothing, Ended,         Ended,         Nothing,       Ended,         Ended],",
             ),
         ],
     ),
