@@ -84,7 +84,7 @@ impl TaskStore {
             if let Some(followed) = new.followed() {
                 match self.keeps_unpacked(followed).await? {
                     Some(keeps) => ops.push(keeps),
-                    // Partitions that have failed run again whatever became of the other task.
+                    // Partitions that have failed run again, also if the other task has failed.
                     None if main.task.state == State::Done => {}
                     None => {
                         check_ended_well(followed, packed)?;

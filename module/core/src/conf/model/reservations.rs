@@ -30,7 +30,7 @@ impl Area {
         Self { zone: unit.zone.clone(), tags: unit.tags.clone() }
     }
 
-    /// The units that meet a need, whatever its host.
+    /// The units that meet a need; the host that it names does not count.
     pub(in crate::conf) fn of(need: Need<'_>) -> Self {
         Self { zone: need.zone().cloned(), tags: need.wishes.require.clone() }
     }
