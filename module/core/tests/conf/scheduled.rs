@@ -300,19 +300,37 @@ fn conference_whose_start_finds_no_room_waits_for_it() {
 }
 
 #[test]
-fn first_creation_at_a_start_is_tried_on_other_units() {
-    let mut rig = Rig::with(Settings { tries: 2, ..Settings::default() }, &[A, B]);
-    schedule(&mut rig, "1", 10, 20, 4);
-    rig.pass(10 * MINUTE);
-    assert_eq!(rig.nack("1", A, rig.epoch("1")), "Ok");
-    assert_eq!((rig.owner("1"), rig.word("1")), (B.into(), "creating"));
-    assert_eq!(rig.nack("1", B, rig.epoch("1")), "Ok");
-    assert_eq!(rig.word("1"), "ended");
-    // Also with a single try there is a first.
+fn first_creation_at_a_start_is_tried_on_other_units_and_then_waits() {
+    for recoverable in [true, false] {
+        let mut rig = Rig::with(Settings { tries: 2, ..Settings::default() }, &[A, B]);
+        rig.ask(&request(Create { recoverable, ..booking("1", 10, 20, 4) })).unwrap();
+        rig.pass(10 * MINUTE);
+        assert_eq!(rig.nack("1", A, rig.epoch("1")), "Ok");
+        assert_eq!((rig.owner("1"), rig.word("1")), (B.into(), "creating"));
+        assert_eq!(rig.nack("1", B, rig.epoch("1")), "Ok");
+        assert_eq!((rig.word("1"), rig.one("1").out_since, rig.recover()), ("pending", None, 0));
+        rig.check();
+        // Units that failed are tried again after `RETRY`. One that is lost before it answers changes nothing.
+        rig.pass(5 * MINUTE);
+        assert_eq!((rig.recover(), rig.word("1")), (1, "creating"));
+        let owner = rig.owner("1");
+        rig.down(&owner);
+        assert_eq!((rig.word("1"), rig.recover(), rig.word("1")), ("pending", 1, "creating"));
+        assert_eq!(rig.ack("1", &rig.owner("1"), rig.epoch("1")), "Ok");
+        assert_eq!(rig.word("1"), "open");
+        rig.check();
+    }
+}
+
+#[test]
+fn start_has_one_try_also_if_no_other_follows() {
     let mut rig = Rig::with(Settings { tries: 1, ..Settings::default() }, &[A]);
     schedule(&mut rig, "1", 10, 20, 4);
     rig.pass(10 * MINUTE);
     assert_eq!(rig.owner("1"), A);
+    assert_eq!(rig.nack("1", A, rig.epoch("1")), "Ok");
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.word("1"), "ended");
 }
 
 #[test]

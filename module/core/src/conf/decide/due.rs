@@ -280,8 +280,8 @@ impl Realm {
         unit.filter(|&unit| self.indexed_unit(unit).is_some_and(|unit| unit.has_lease(now)))
     }
 
-    /// The event of a failed creation: a first creation is tried on another unit, which `place` finds, or ends; a
-    /// recovery waits for another unit, or for its next try.
+    /// The event of a failed creation: a first creation is tried on another unit, which `place` finds, or ends. A
+    /// recovery, and a conference that was scheduled, waits for another unit, or for its next try.
     pub(super) fn failed(
         &self,
         conference: &Conference,
@@ -293,7 +293,8 @@ impl Realm {
         if let Some((unit, epoch)) = place(conference) {
             return ConferenceEvent::Retried { cause, release, cmu: self.name_of(unit), epoch };
         }
-        if !conference.recovering || effective(conference, Transition::Pending) == Transition::Ended {
+        let may_wait = conference.recovering || conference.has_yet_to_begin();
+        if !may_wait || effective(conference, Transition::Pending) == Transition::Ended {
             return ConferenceEvent::Ended { cause, release };
         }
         let next_retry = now.saturating_add(self.settings.retry);

@@ -95,7 +95,7 @@ impl Realm {
                 // The target of a move takes over in any case, and its time begins again.
                 None if is_lost && self.window_is_over(conference, now) => Some(Err("window")),
                 Some(moving) => Some(Ok(moving.to)),
-                None if !conference.recoverable => Some(Err("not recoverable")),
+                None if !conference.may_wait() => Some(Err("not recoverable")),
                 None => None,
             };
             let goes = stays.unwrap_or_else(|| {

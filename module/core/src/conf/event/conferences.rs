@@ -256,8 +256,7 @@ impl Realm {
             |states: &[State]| ensure(states.contains(&conference.state), "a conference is in another state");
         let owned = [State::Waiting, State::Creating, State::Open];
         let may_wait = || {
-            let recoverable = conference.recoverable && conference.ending.is_none();
-            ensure(recoverable, "a conference that cannot be recovered waits for recovery")
+            ensure(conference.may_wait(), "a conference that cannot be recovered waits for recovery")
         };
         let may_change = || {
             let goes_on = conference.is_live() && conference.ending.is_none();
@@ -278,7 +277,8 @@ impl Realm {
             ConferenceEvent::Acked | ConferenceEvent::AskedAgain => is(&[State::Waiting, State::Creating]),
             ConferenceEvent::Failed { .. } => {
                 is(&[State::Creating])?;
-                ensure(conference.recovering, "a first creation that failed is tried again")?;
+                let is_kept = conference.recovering || conference.has_yet_to_begin();
+                ensure(is_kept, "a first creation that failed is tried again")?;
                 may_wait()
             }
             ConferenceEvent::Pending { .. } => {

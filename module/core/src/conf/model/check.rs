@@ -73,10 +73,8 @@ impl Realm {
             pending == conference.next_retry.is_some(),
             "a conference is pending without a time for the next try, or has one without being pending",
         )?;
-        // A conference that waits for its first unit is not recovered.
-        let may_wait = conference.recoverable || latest.is_none();
         agrees(
-            !pending || may_wait && conference.ending.is_none(),
+            !pending || conference.may_wait(),
             "a conference that cannot be recovered waits for recovery",
         )?;
         let recovering = conference.state == State::Creating && conference.recovering;

@@ -434,10 +434,9 @@ impl Conference {
         self.assign(entry);
     }
 
-    /// The start has come, and the conference waits for a unit that has room. Nobody was in it, so nobody is out.
+    /// The start has come, and the conference waits for a unit that has room.
     pub(in crate::conf) fn is_delayed(&mut self, at: Millis) {
         self.waits_for_recovery(at, at, at, self.cause);
-        self.out_since = None;
     }
 
     /// Records that the owner has the conference open.
@@ -507,7 +506,9 @@ impl Conference {
         self.since = at;
         self.recovering = true;
         self.pending_since.get_or_insert(at);
-        self.out_since.get_or_insert(heard);
+        if !self.has_yet_to_begin() {
+            self.out_since.get_or_insert(heard);
+        }
         self.next_retry = Some(next_retry);
         self.cause = cause;
     }
@@ -525,6 +526,16 @@ impl Conference {
         (self.owner, self.moving, self.ending, self.next_retry) = (None, None, None, None);
         (self.recovering, self.tried, self.elsewhere) = (false, Vec::new(), false);
         self.cause = cause;
+    }
+
+    /// Whether it was scheduled and was never open: nobody was in it, so nobody is out.
+    pub(in crate::conf) fn has_yet_to_begin(&self) -> bool {
+        self.start.is_some() && self.opened.is_none()
+    }
+
+    /// Whether it waits for another unit if it loses its unit, instead of ending.
+    pub(in crate::conf) fn may_wait(&self) -> bool {
+        (self.recoverable || self.has_yet_to_begin()) && self.ending.is_none()
     }
 
     /// Where a field is among the details, or would be.

@@ -2,7 +2,8 @@
 //! Every decision looks up this table first.
 //!
 //! Two rules apply before the table, and `effective` keeps them: while a conference is ending, every `Pending`,
-//! `Missed`, `Waiting` and `Adopt` is `Ended`. If it may not be recovered, every `Pending` and `Missed` is `Ended`.
+//! `Missed`, `Waiting` and `Adopt` is `Ended`. If it may not be recovered, every `Pending` and `Missed` is `Ended`,
+//! unless it was scheduled and was never open.
 
 use super::conference::{Conference, State};
 
@@ -68,7 +69,7 @@ pub enum Transition {
     EpochAgain,
     /// The sender becomes the owner again, if that is allowed; otherwise it is told to end its copy.
     Adopt,
-    /// A first creation: `Ended`. A recovery: `Pending`, and another unit is tried.
+    /// A first creation: `Ended`, or `Pending` if it was scheduled. A recovery: `Pending`, and another unit is tried.
     Failed,
     /// `Pending`. If the assignment was a recovery, the next unit is tried.
     Missed,
@@ -140,12 +141,8 @@ pub const fn transition(event: Trigger, state: Option<State>) -> Transition {
 /// A transition of the table after the two rules that apply before it.
 pub(in crate::conf) fn effective(conference: &Conference, transition: Transition) -> Transition {
     match transition {
-        Transition::Pending | Transition::Missed if !conference.recoverable => Transition::Ended,
-        Transition::Pending | Transition::Missed | Transition::Waiting | Transition::Adopt
-            if conference.ending.is_some() =>
-        {
-            Transition::Ended
-        }
+        Transition::Pending | Transition::Missed if !conference.may_wait() => Transition::Ended,
+        Transition::Waiting | Transition::Adopt if conference.ending.is_some() => Transition::Ended,
         transition => transition,
     }
 }
