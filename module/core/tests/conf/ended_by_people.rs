@@ -352,3 +352,26 @@ fn end_by_people_at_an_unknown_epoch_ends_no_other_conference() {
     assert_eq!((rig.ended("1", B, lost), rig.state("1")), ("STALE".into(), State::Open));
     rig.check();
 }
+
+#[test]
+fn end_at_an_epoch_from_before_an_adoption_counts_while_the_copy_is_the_last() {
+    for released in [false, true] {
+        let mut rig = Rig::new(&[A, B]);
+        let first = rig.open("1");
+        rig.down(A);
+        rig.join(A, 10);
+        rig.report(A, first, &[("1", first)]);
+        let adopted = rig.epoch("1");
+        assert!(adopted > first && rig.word("1") == "open");
+        // It is lost again before it has read EPOCH.
+        rig.down(A);
+        rig.join(A, 10);
+        if released {
+            assert_eq!(rig.ack("1", A, adopted), "Released");
+        }
+        let reply = if released { "NOTOWNER" } else { "Ok" };
+        assert_eq!(rig.ended("1", A, first), reply);
+        assert_eq!(rig.word("1"), if released { "pending" } else { "ended" });
+        rig.check();
+    }
+}

@@ -255,9 +255,8 @@ impl Realm {
         let is =
             |states: &[State]| ensure(states.contains(&conference.state), "a conference is in another state");
         let owned = [State::Waiting, State::Creating, State::Open];
-        let may_wait = || {
-            ensure(conference.may_wait(), "a conference that cannot be recovered waits for recovery")
-        };
+        let may_wait =
+            || ensure(conference.may_wait(), "a conference that cannot be recovered waits for recovery");
         let may_change = || {
             let goes_on = conference.is_live() && conference.ending.is_none();
             ensure(goes_on, "a conference that has ended is changed")

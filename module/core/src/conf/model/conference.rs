@@ -323,11 +323,15 @@ impl Conference {
     }
 
     /// Lost assignments whose units can still end the conference when people end it there: those after which no other
-    /// was open. An assignment that was never acknowledged is among them, because the unit may have been lost before
-    /// its `CONF.ACK` arrived.
+    /// copy was open. An assignment that was never acknowledged is among them, because the unit may have been lost
+    /// before its `CONF.ACK` arrived; and so are the earlier ones of the last copy that was open, because the unit may
+    /// have been lost before it read the `EPOCH` of the adoption.
     pub fn last_copies(&self) -> impl Iterator<Item = &Assignment> {
-        let open = self.history.iter().rposition(|entry| entry.opened.is_some()).unwrap_or(0);
-        self.history.iter().skip(open).filter(|entry| entry.is_lost())
+        let open = self.history.iter().rposition(|entry| entry.opened.is_some());
+        let copy = open.and_then(|at| self.history.get(at)).map(|entry| entry.copy_epoch);
+        let all = self.history.iter().enumerate();
+        let last = all.filter(move |(at, entry)| Some(*at) >= open || Some(entry.copy_epoch) == copy);
+        last.map(|(_, entry)| entry).filter(|entry| entry.is_lost())
     }
 
     /// Whether an assignment of this epoch, which is not on record, is later than all copies that were open.
@@ -409,8 +413,8 @@ impl Conference {
 
     /// Notes that the unit of a lost assignment was told to end its copy.
     pub(in crate::conf) fn disown(&mut self, cmu: &[u8], epoch: Epoch) {
-        let told = |entry: &&mut Assignment| entry.epoch == epoch && *entry.cmu == *cmu;
-        if let Some(entry) = self.history.iter_mut().rev().find(told) {
+        let Some(copy) = self.assignment(cmu, epoch).map(|entry| entry.copy_epoch) else { return };
+        for entry in self.history.iter_mut().filter(|entry| entry.copy_epoch == copy) {
             entry.disowned |= entry.ended_as_lost();
         }
     }

@@ -49,10 +49,13 @@ impl Redis {
 }
 
 impl Budget {
-    fn all(&mut self) -> [&mut u8; 10] {
+    fn all(&mut self) -> [&mut u8; 11] {
         let Self { takeovers, moves, downs, refusals, failures, releases, delays, .. } = self;
-        let Self { timeouts, successors, repeats, .. } = self;
-        [takeovers, moves, downs, refusals, failures, releases, delays, timeouts, successors, repeats]
+        let Self { timeouts, successors, repeats, schedules, .. } = self;
+        [
+            takeovers, moves, downs, refusals, failures, releases, delays, timeouts, successors, repeats,
+            schedules,
+        ]
     }
 }
 

@@ -21,6 +21,7 @@ use std::fmt::{self, Display, Formatter};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Create(usize),
+    Schedule(usize),
     Release(usize),
     Move(usize),
     Down(usize),
@@ -61,6 +62,7 @@ impl Display for Step {
         };
         match self {
             Self::Create(e164) => write!(out, "the manager creates {}", NUMBERS[*e164]),
+            Self::Schedule(e164) => write!(out, "the manager schedules {}", NUMBERS[*e164]),
             Self::Release(e164) => write!(out, "the manager ends {}", NUMBERS[*e164]),
             Self::Move(e164) => write!(out, "the scheduler moves {}", NUMBERS[*e164]),
             Self::Down(unit) => write!(out, "the scheduler declares {} down", UNITS[*unit]),
@@ -143,8 +145,9 @@ impl Small {
                 if self.truths[e164].created > 0 {
                     takes(&mut budget.repeats);
                 }
-                self.create(e164)
+                self.create(e164, false)
             }
+            Step::Schedule(e164) => takes(&mut budget.schedules) && self.create(e164, true),
             Step::Release(e164) => {
                 self.truths[e164].released = true;
                 let request = ClientRequest::Release { e164: NUMBERS[e164].as_bytes() };
@@ -220,6 +223,9 @@ impl World for Small {
             let is_created = self.truths[e164].created > 0;
             if !is_created || budget.repeats > 0 && self.era > 0 && self.record(e164).is_none() {
                 steps.push(Step::Create(e164));
+            }
+            if !is_created && budget.schedules > 0 {
+                steps.push(Step::Schedule(e164));
             }
             if budget.releases > 0 && self.live(e164).is_some() {
                 steps.push(Step::Release(e164));
@@ -306,4 +312,14 @@ fn failover_amid_schedulers_timeouts_and_failures_undoes_no_end() {
 #[test]
 fn second_failover_undoes_no_end() {
     explores(6, 20_000, Budget { takeovers: 2, moves: 1, downs: 1, repeats: 1, ..Budget::default() });
+}
+
+#[test]
+fn failover_loses_no_scheduled_conference_and_undoes_no_end_of_one() {
+    let budget = Budget { schedules: 1, timeouts: 2, refusals: 1, downs: 1, ..Budget::default() };
+    let beginnings = vec![
+        ("an empty realm", Small::new(Budget { takeovers: 1, ..budget })),
+        ("7 has started, and the replica does not know it", Small::with_a_start(budget)),
+    ];
+    explore(Limits::to(6), beginnings).found_nothing_in(20_000);
 }

@@ -132,6 +132,7 @@ impl Small {
                         return Some(format!("{number} was open, nobody ended it, and it is lost"));
                     }
                 }
+                Some(record) if copies.is_empty() && record.state == State::Scheduled => {}
                 Some(record) => {
                     return Some(format!(
                         "{number} is {} on {:?} at {}, and the copies are {copies:?}",

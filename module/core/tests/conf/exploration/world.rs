@@ -25,6 +25,7 @@ pub(crate) const NUMBERS: [&str; 2] = ["7", "8"];
 const CREATE: i64 = 1000;
 const RELEASE: i64 = 2000;
 const WAIT: i64 = 4000;
+const START: i64 = 8000;
 
 /// The time from one failover to the next: no deadline passes by it.
 pub(crate) const ERA: i64 = 10;
@@ -50,6 +51,8 @@ pub(crate) struct Budget {
     pub(crate) successors: u8,
     /// Creations that their manager repeats because a failover lost them.
     pub(crate) repeats: u8,
+    /// Conferences that are scheduled. The time of their start comes by a timeout.
+    pub(crate) schedules: u8,
 }
 
 /// A server: what a failover takes back.
@@ -173,12 +176,21 @@ impl Small {
     /// The same after a conference was created on unit a and, with `open`, opened there.
     pub(crate) fn with_a_conference(budget: Budget, open: bool) -> Self {
         let mut world = Self::new(budget);
-        world.create(0);
+        world.create(0, false);
         world.read(0);
         if open {
             world.open(0, 0);
             world.arrives(0, (Word::Ack, 0, world.given), false);
         }
+        world
+    }
+
+    /// The start of a scheduled conference has come, and the replica does not know it.
+    pub(crate) fn with_a_start(budget: Budget) -> Self {
+        let mut world = Self::new(budget);
+        world.create(0, true);
+        world.replica = Some(world.redis.clone());
+        world.apply(&world.due(0));
         world
     }
 
@@ -246,7 +258,7 @@ impl Small {
     /// Notes what an event says about the conferences, before it is applied.
     fn note(&mut self, event: &Event) {
         let Event::Conference { e164, event } = event else {
-            if let Event::Created(created) = event {
+            if let Event::Created(created) | Event::Scheduled(created) = event {
                 self.gives(created.epoch);
                 let e164 = number_of(&created.e164);
                 self.redis.over[e164] = false;
@@ -257,6 +269,7 @@ impl Small {
         let e164 = number_of(e164);
         match event {
             ConferenceEvent::Granted { epoch, .. }
+            | ConferenceEvent::Started { epoch, .. }
             | ConferenceEvent::Retried { epoch, .. }
             | ConferenceEvent::Moving { epoch, .. }
             | ConferenceEvent::CopyFound { epoch, .. } => self.gives(*epoch),
@@ -356,9 +369,11 @@ impl Small {
 
     // What clients, schedulers and units do.
 
-    pub(crate) fn create(&mut self, e164: usize) -> bool {
+    pub(crate) fn create(&mut self, e164: usize, is_scheduled: bool) -> bool {
         let number = NUMBERS[e164];
-        let create = Create { request: Some(number.as_bytes()), ..wish(number) };
+        let time = is_scheduled.then_some((START, 1_000_000 * START));
+        let (start, end) = time.unzip();
+        let create = Create { request: Some(number.as_bytes()), start, end, ..wish(number) };
         self.ask(&Request::Client(ClientRequest::Create(create))).is_some_and(|(_, changed)| changed)
     }
 
@@ -383,7 +398,7 @@ impl Small {
     /// The events of deadlines of a conference: as if the time of this one had come before that of any other.
     pub(crate) fn due(&self, e164: usize) -> Vec<Event> {
         let mut found: Vec<Event> = Vec::new();
-        for length in [CREATE, RELEASE, WAIT] {
+        for length in [CREATE, RELEASE, WAIT, START] {
             for event in decide_due(&self.redis.realm, self.now() + length, usize::MAX) {
                 let event = self.of_now(event);
                 let is_own = event.e164() == Some(NUMBERS[e164].as_bytes());
@@ -399,7 +414,7 @@ impl Small {
     fn of_now(&self, mut event: Event) -> Event {
         if let Event::Conference { event, .. } = &mut event {
             match event {
-                ConferenceEvent::Retried { epoch, .. } => {
+                ConferenceEvent::Retried { epoch, .. } | ConferenceEvent::Started { epoch, .. } => {
                     *epoch = (self.redis.realm.last_epoch() + 1).max(self.now() as u64 * 1000);
                 }
                 ConferenceEvent::Failed { next_retry, .. } => *next_retry = self.now() + 1,
