@@ -228,6 +228,7 @@ fn numbers_of_a_realm_hold_at_their_limits() {
             priority: 3,
             wishes: WishesRequest { zone: Some(Some(b"z")), ..WishesRequest::default() },
             recoverable: true,
+            waits: false,
             request: Some(e164),
             called_from: None,
         }))

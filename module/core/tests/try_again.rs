@@ -321,8 +321,19 @@ fn realm_carries_out_a_deadline_before_requests_about_its_unit_or_conference() {
     let create = |e164| {
         let (size, licences, priority, wishes, request) = (1, 1, 0, WishesRequest::default(), None);
         let (start, end, recoverable, called_from) = (None, Some(1500), true, None);
-        let create =
-            Create { e164, start, end, size, licences, priority, wishes, recoverable, request, called_from };
+        let create = Create {
+            e164,
+            start,
+            end,
+            size,
+            licences,
+            priority,
+            wishes,
+            recoverable,
+            waits: false,
+            request,
+            called_from,
+        };
         Request::Client(ClientRequest::Create(create))
     };
     realm.ok(&create(b"1"));

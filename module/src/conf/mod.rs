@@ -91,7 +91,7 @@ impl Family for Realm {
         // Most events are writes of details, for which a conference need not be found.
         let out_since = || self.conference_called(e164).and_then(|conference| conference.out_since);
         match event {
-            ConferenceEvent::Acked | ConferenceEvent::Adopted { .. } => {
+            ConferenceEvent::Acked | ConferenceEvent::Adopted { .. } | ConferenceEvent::CopyFound { .. } => {
                 if let Some(since) = out_since() {
                     counters::reopened(at - since);
                 }

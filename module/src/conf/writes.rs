@@ -140,6 +140,7 @@ pub(super) fn create(
         priority: priority.optional_integer().unwrap_or(0),
         wishes,
         recoverable: !no_recovery.is_given(),
+        waits: false,
         request: request.optional_text(),
         called_from: None,
     };

@@ -183,6 +183,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
             priority: 0,
             wishes: WishesRequest::default(),
             recoverable: true,
+            waits: false,
             request: None,
             called_from: None,
         };

@@ -304,6 +304,8 @@ pub struct Create<'a> {
     pub wishes: WishesRequest<'a>,
     /// Whether the conference is recovered when its unit is lost.
     pub recoverable: bool,
+    /// Whether it has waited for room, and is decided again.
+    pub waits: bool,
     /// Id of the creation, by which a repeated request is recognised.
     pub request: Option<&'a [u8]>,
     /// The pool that the number was called from, and the token of the call.

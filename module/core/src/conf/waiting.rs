@@ -12,6 +12,10 @@ use super::request::{ClientRequest, Create, Request, WishesRequest};
 use crate::shared::refusal::Code;
 use crate::shared::{Bytes, Millis};
 
+/// The most waiters that are decided in one call while room is reserved: each may take as long as all planned ends of
+/// a realm are many.
+const DECIDED_BESIDE_BOOKED: usize = 4;
+
 /// The outcome for a waiter, which no longer waits.
 #[derive(Debug)]
 pub struct Grant {
@@ -68,6 +72,7 @@ impl Waiter {
                 prefer: Some(&prefer),
             },
             recoverable: self.recoverable,
+            waits: true,
             request: self.request.as_deref(),
             called_from: None,
         };
@@ -112,8 +117,10 @@ impl Realm {
 
     /// The first waiter for which there is room, or which can never be served, with its outcome. Apply the events, and
     /// call again until there is none. Waiters that are not alive are dropped. O(n + classes log units) in all, for each
-    /// time that room may have become free.
+    /// time that room may have become free; beside booked conferences, each waiter takes as long as
+    /// `Reservations::full`, so only a few are decided in one call. The others are decided in the next.
     pub fn next_grant(&mut self, now: Millis, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
+        let mut beside_booked = 0;
         while self.waiters.is_pending
             && let Some(rank) = self.waiters.next()
         {
@@ -125,9 +132,13 @@ impl Realm {
             }
             let (outcome, is_same) = waiter.decided(self, now);
             if matches!(&outcome, Err(refusal) if refusal.code == Code::Limit) {
-                let class = waiter.class.clone();
-                if is_same {
-                    self.waiters.refused.insert(class);
+                // A conference that lasts longer does not fit either.
+                let from = if is_same { Millis::MIN } else { waiter.lasts_until() };
+                self.waiters.refused.insert(waiter.class.clone(), from);
+                beside_booked += usize::from(!is_same);
+                if beside_booked == DECIDED_BESIDE_BOOKED {
+                    self.waiters.is_cut = true;
+                    return None;
                 }
                 continue;
             }

@@ -549,6 +549,7 @@ fn create(request: &[u8]) -> Create<'_> {
         priority: 0,
         wishes: WishesRequest::default(),
         recoverable: true,
+        waits: false,
         request: Some(request),
         called_from: None,
     }

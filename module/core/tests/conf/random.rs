@@ -273,6 +273,7 @@ impl Run {
             wishes,
             recoverable: self.random.chance(85),
             request,
+            waits: false,
             called_from: lease.as_deref().map(|lease| (&b"pool"[..], lease.as_bytes())),
         };
         let before = self.rig.realm.last_epoch();

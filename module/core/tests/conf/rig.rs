@@ -339,6 +339,7 @@ pub(crate) fn wish(e164: &str) -> Create<'_> {
         priority: 0,
         wishes: WishesRequest::default(),
         recoverable: true,
+        waits: false,
         request: None,
         called_from: None,
     }

@@ -3,7 +3,7 @@
 
 use super::random::{Random, cases};
 use super::rig::{MINUTE, Rig, created, wish, zone};
-use allot_core::conf::conference::State;
+use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::event::Created;
 use allot_core::conf::request::{
     Changes, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
@@ -323,6 +323,67 @@ fn first_creation_at_a_start_is_tried_on_other_units_and_then_waits() {
 }
 
 #[test]
+fn room_stays_reserved_after_a_start_that_found_none() {
+    let mut rig = Rig::new(&[A]);
+    rig.ask(&request(Create { size: 10, end: Some(at(10)), ..wish("first") })).unwrap();
+    assert_eq!(rig.ack("first", A, rig.epoch("first")), "Ok");
+    schedule(&mut rig, "booked", 10, 20, 10);
+    let walk_in = Create { size: 10, ..wish("walk-in") };
+    rig.realm.wait(1, &walk_in);
+    rig.pass(10 * MINUTE);
+    assert_eq!((rig.word("first"), rig.word("booked")), ("ending", "pending"));
+    // The unit has its room back, and nobody else takes it.
+    assert_eq!(rig.given_up("first", A, rig.epoch("first")), "Ok");
+    assert!(rig.realm.next_grant(rig.now, |_| true).is_none());
+    assert_eq!(rig.code(&request(Create { e164: b"other", ..walk_in })), "LIMIT");
+    assert_eq!((rig.recover(), rig.word("booked")), (1, "creating"));
+    assert!(rig.realm.next_grant(rig.now, |_| true).is_none());
+    rig.check();
+    assert_eq!(rig.ack("booked", A, rig.epoch("booked")), "Ok");
+    rig.pass(10 * MINUTE);
+    assert_eq!(rig.given_up("booked", A, rig.epoch("booked")), "Ok");
+    assert_eq!(rig.realm.next_grant(rig.now, |_| true).map(|grant| grant.waiter), Some(1));
+}
+
+#[test]
+fn of_two_starts_at_one_time_the_greater_priority_comes_first() {
+    let mut rig = Rig::new(&[A, B]);
+    for (e164, priority) in [("low", 0), ("high", 9)] {
+        rig.ask(&request(Create { priority, ..booking(e164, 10, 20, 10) })).unwrap();
+    }
+    rig.down(B);
+    rig.pass(10 * MINUTE);
+    assert_eq!((rig.word("high"), rig.word("low")), ("creating", "pending"));
+}
+
+#[test]
+fn waiters_beside_what_is_booked_are_decided_in_slices_and_none_is_forgotten() {
+    let mut rig = Rig::new(&[A]);
+    schedule(&mut rig, "booked", 10, 20, 10);
+    // All but the last last too long, each for another reason.
+    for waiter in 0..20 {
+        let end = if waiter == 19 { at(9) } else { at(30) - waiter as i64 };
+        let e164 = waiter.to_string();
+        rig.realm.wait(waiter, &Create { end: Some(end), ..wish(&e164) });
+    }
+    let mut calls = 0;
+    let grant = loop {
+        // Room becomes free all the time.
+        rig.join(A, 10);
+        calls += 1;
+        if let Some(grant) = rig.realm.next_grant(rig.now, |_| true) {
+            break grant;
+        }
+        assert!(rig.realm.has_pending_grants() && calls < 20, "{calls} calls");
+    };
+    assert_eq!((grant.waiter, calls), (19, 5));
+    // Once all were decided, and nothing changes, none is decided again.
+    while rig.realm.has_pending_grants() {
+        rig.realm.next_grant(rig.now, |_| true);
+    }
+}
+
+#[test]
 fn start_has_one_try_also_if_no_other_follows() {
     let mut rig = Rig::with(Settings { tries: 1, ..Settings::default() }, &[A]);
     schedule(&mut rig, "1", 10, 20, 4);
@@ -469,13 +530,19 @@ const EVER: i64 = i64::MAX;
 /// The last time that matters: all starts and ends are before.
 const HORIZON: i64 = 1700;
 
+/// Whether room is reserved for a conference: it starts later, or waits for its first unit since then.
+fn is_booked(one: &Conference) -> bool {
+    one.state == State::Scheduled
+        || one.state == State::Pending && one.start.is_some() && one.opened.is_none()
+}
+
 /// Everything that is live and not about to end, by the records.
 fn taken(rig: &Rig) -> Vec<Taken> {
     let live = rig.realm.list(None, None, 0, usize::MAX).0;
     live.into_iter()
         .filter(|one| one.ending.is_none())
         .map(|one| Taken {
-            from: one.start.filter(|_| one.state == State::Scheduled).unwrap_or(0),
+            from: one.start.filter(|_| is_booked(&one)).unwrap_or(0),
             until: one.end.unwrap_or(EVER),
             size: one.size.into(),
             licences: one.licences.into(),
@@ -542,11 +609,11 @@ proptest! {
                     let end = (start.is_some() || random.chance(60)).then_some(from + length);
                     let asked = Taken { from, until: end.unwrap_or(EVER), size, licences: count };
                     let create = Create { start, end, size, licences: count, ..wish(&e164) };
-                    let nothing_is_scheduled = rig.realm.count(State::Scheduled) == 0;
+                    let nothing_is_booked = before.iter().all(|one| one.from == 0);
                     let expected = earliest(&before, &asked, capacity, licences);
                     match rig.ask(&request(create)) {
                         Ok(_) => {
-                            let is_free = start.is_none() && nothing_is_scheduled;
+                            let is_free = start.is_none() && nothing_is_booked;
                             prop_assert!(is_free || expected == Some(from), "{create:?} beside {before:?}");
                         }
                         Err(refusal) => {
@@ -561,7 +628,7 @@ proptest! {
                             } else {
                                 // The room that there is now is in one piece only on one unit.
                                 let is_full = units > 1 || expected != Some(now);
-                                prop_assert!(is_full || nothing_is_scheduled, "{text}: {expected:?}");
+                                prop_assert!(is_full || nothing_is_booked, "{text}: {expected:?}");
                             }
                         }
                     }
@@ -574,9 +641,9 @@ proptest! {
                 7 if random.chance(50) => drop(rig.release(&e164)),
                 _ => {}
             }
-            // Room is promised to what is scheduled. While nothing is, each unit sees to its own.
+            // Room is promised to what is booked. While nothing is, each unit sees to its own.
             let all = taken(&rig);
-            let mut times = all.iter().filter(|one| one.from > 0).map(|one| one.from..one.until);
+            let mut times = all.iter().filter(|one| one.from > 0).map(|one| one.from.max(rig.now)..one.until);
             prop_assert!(times.all(|time| fits(&all, time, capacity, licences)), "{all:?}");
             rig.check();
         }

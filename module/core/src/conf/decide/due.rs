@@ -39,7 +39,9 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     }
     let (index, failures) = (None, BTreeMap::new());
     let mut retries = Retries { realm, now, index, failures, epoch: realm.next_epoch(now) };
-    for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
+    let mut due = realm.conference_due.due(now, limit.saturating_sub(events.len()));
+    due.sort_by_key(|&id| realm.indexed(id).and_then(Conference::turn_to_start));
+    for id in due {
         let Some(conference) = realm.indexed(id) else { continue };
         let due = conference.due(&realm.settings, now);
         let Some(due) = due.expected("a conference in the index of deadlines has a deadline") else {

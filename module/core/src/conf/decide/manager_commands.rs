@@ -109,7 +109,7 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
         licences: create.licences,
     };
     let unit = match create.start {
-        None => Some(place(realm, need, &ask)?),
+        None => Some(place(realm, need, &ask, create.waits)?),
         Some(start) => {
             check_start(now, start, create.end)?;
             check_schedule(realm, need, &ask)?;
@@ -138,9 +138,10 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
 }
 
 /// The unit for a conference that is created at once. The conference takes no room and no licences that are reserved
-/// for a scheduled one at any time before its end. As `PlacementIndex::choose`; while conferences are scheduled, as
-/// `Reservations::full` as well.
-fn place(realm: &Realm, need: Need<'_>, ask: &Ask) -> Result<u32, Refusal> {
+/// for a booked one at any time before its end. As `PlacementIndex::choose`; while conferences are booked, as
+/// `Reservations::full` as well. The refusal of one that does not wait names a start that fits, if that takes no look at
+/// the whole realm: then as `Reservations::earliest`.
+fn place(realm: &Realm, need: Need<'_>, ask: &Ask, waits: bool) -> Result<u32, Refusal> {
     let total = realm.settings.licences;
     if total > 0 && realm.licences + ask.licences as u64 > total {
         let text =
@@ -155,7 +156,8 @@ fn place(realm: &Realm, need: Need<'_>, ask: &Ask) -> Result<u32, Refusal> {
             no_room(need)
         }
         _ => {
-            let start = realm.earliest(&Area::of(need), None, ask).filter(|&start| start > ask.from);
+            let start = if waits { None } else { realm.known_earliest(&Area::of(need), ask) };
+            let start = start.filter(|&start| start > ask.from);
             let hint = start.map_or_else(String::new, |start| format!(" with START {start} it fits;"));
             let text = format!(
                 "a conference with SIZE {} and LICENCES {} would take what is reserved for scheduled conferences;\

@@ -296,6 +296,7 @@ mod tests {
                 priority: 0,
                 wishes: WishesRequest::default(),
                 recoverable: true,
+                waits: false,
                 request: Some(e164.as_bytes()),
                 called_from: Some((b"pool", e164.as_bytes())),
             };

@@ -12,6 +12,7 @@ use crate::shared::field::Any;
 use crate::shared::invariant::Expected;
 use crate::shared::{Bytes, Millis};
 use crate::{fields, words};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// The most assignments that are kept of a conference. Beyond that, the oldest is dropped.
@@ -535,6 +536,21 @@ impl Conference {
     /// Whether it was scheduled and was never open: nobody was in it, so nobody is out.
     pub(in crate::conf) fn has_yet_to_begin(&self) -> bool {
         self.start.is_some() && self.opened.is_none()
+    }
+
+    /// The order of scheduled conferences whose starts have come.
+    pub(in crate::conf) fn turn_to_start(&self) -> Option<(Millis, Reverse<i32>, Epoch)> {
+        let start = self.start.filter(|_| self.state == State::Scheduled)?;
+        Some((start, Reverse(self.priority), self.origin_epoch))
+    }
+
+    /// Whether room is reserved for it: it is scheduled, or its start has come and it still waits for its first unit.
+    pub(in crate::conf) fn is_booked(&self) -> bool {
+        match self.state {
+            State::Scheduled => true,
+            State::Pending => self.has_yet_to_begin(),
+            State::Waiting | State::Creating | State::Open | State::Ended => false,
+        }
     }
 
     /// Whether it waits for another unit if it loses its unit, instead of ending.

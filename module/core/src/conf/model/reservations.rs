@@ -1,5 +1,6 @@
 //! What conferences take of room and licences over time, so that a conference can be scheduled for a later start.
-//! All of this is kept only while some conference is scheduled: a realm without one does no work for it.
+//! All of this is kept only while some conference is booked: it is scheduled, or waits for its first unit since its
+//! start. A realm without one does no work for it.
 //!
 //! The unit of a scheduled conference is chosen at its start, so what is reserved for it is a sum and no place: at each
 //! moment, all conferences of an area together take at most what its units have.
@@ -57,7 +58,7 @@ pub(in crate::conf) struct Demand {
     pub(super) area: Area,
     pub(super) size: i64,
     pub(super) licences: i64,
-    /// Its start, if it is scheduled. Other conferences take their room now.
+    /// Its start, if it is booked; the start may have passed. Other conferences take their room now.
     pub(super) start: Option<Millis>,
     /// Its planned end, or when its end was requested.
     pub(super) until: Option<Millis>,
@@ -76,11 +77,11 @@ pub(in crate::conf) struct Ask {
 /// How much of one resource is taken at each moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Timeline {
-    /// What conferences take that are not scheduled, each until its end.
+    /// What conferences take that are not booked, each until its end.
     now: i64,
-    /// What scheduled conferences take, each in its time.
+    /// What booked conferences take, each in its time.
     scheduled: i64,
-    /// By how much the sum changes, at the starts of scheduled conferences and at the ends of all. No change is 0.
+    /// By how much the sum changes, at the starts of booked conferences and at the ends of all. No change is 0.
     changes: BTreeMap<Millis, i64>,
 }
 
@@ -106,14 +107,14 @@ struct Reserved {
     /// The capacity of its units that count.
     capacity: i64,
     room: Timeline,
-    /// How many scheduled conferences wish exactly this area.
+    /// How many booked conferences wish exactly this area.
     conferences: usize,
 }
 
-/// Room and licences over time. Empty while no conference is scheduled.
+/// Room and licences over time. Empty while no conference is booked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::conf) struct Reservations {
-    /// The areas that scheduled conferences wish.
+    /// The areas that booked conferences wish.
     areas: BTreeMap<Area, Reserved>,
     licences: Timeline,
 }
@@ -146,9 +147,9 @@ impl Reservations {
             return;
         }
         let reserved = self.areas.get_mut(&demand.area);
-        let Some(reserved) = reserved.expected("a scheduled conference has an area") else { return };
+        let Some(reserved) = reserved.expected("a booked conference has an area") else { return };
         let count = reserved.conferences.checked_add_signed(times as isize);
-        reserved.conferences = count.expected("an area counts its scheduled conferences").unwrap_or(0);
+        reserved.conferences = count.expected("an area counts its booked conferences").unwrap_or(0);
         if reserved.conferences == 0 {
             self.areas.remove(&demand.area);
         }

@@ -13,8 +13,10 @@ impl Realm {
     /// What conferences take over time, with one more area if it is named. O(areas (conferences log conferences +
     /// units)).
     fn measured(&self, more: Option<&Area>) -> Reservations {
-        let scheduled = self.by_state.of(State::Scheduled).values().filter_map(|&id| self.indexed(id));
-        let areas = scheduled.map(|conference| Area::of(conference.need()));
+        let states = [State::Scheduled, State::Pending].into_iter();
+        let ids = states.flat_map(|state| self.by_state.of(state).values());
+        let booked = ids.filter_map(|&id| self.indexed(id)).filter(|one| one.is_booked());
+        let areas = booked.map(|conference| Area::of(conference.need()));
         let mut all = Reservations::of(areas.chain(more.cloned()));
         if all.is_empty() {
             return all;
@@ -37,16 +39,16 @@ impl Realm {
             Some(unit) => Area::of_unit(unit),
             None => Area::of(conference.need()),
         };
-        let start = conference.start.filter(|_| conference.state == State::Scheduled);
+        let start = conference.start.filter(|_| conference.is_booked());
         let until = conference.end.into_iter().chain(conference.ending).min();
         let (size, licences) = (conference.size.into(), conference.licences.into());
         Some(Demand { area, size, licences, start, until })
     }
 
-    /// What a conference takes, as far as it matters: nothing while no conference is scheduled.
+    /// What a conference takes, as far as it matters: nothing while no conference is booked.
     pub(in crate::conf) fn reserved(&self, id: u32) -> Option<Demand> {
         let conference = self.conferences.get(id)?;
-        let matters = !self.reservations.is_empty() || conference.state == State::Scheduled;
+        let matters = !self.reservations.is_empty() || conference.is_booked();
         if matters { self.demand(conference) } else { None }
     }
 
@@ -84,8 +86,7 @@ impl Realm {
 
     /// The earliest time, not before what is asked, at which it fits into the licences and into the room of an area,
     /// beside all that is open, pending and scheduled; `None` if there is none. What the areas that contain `without`
-    /// have does not matter. As `Reservations::earliest`, and as `measured` if no scheduled conference wishes this
-    /// area.
+    /// have does not matter. As `Reservations::earliest`, and as `measured` if no booked conference wishes this area.
     pub(in crate::conf) fn earliest(&self, area: &Area, without: Option<&Area>, ask: &Ask) -> Option<Millis> {
         let reservations = if self.reservations.has(area) {
             Cow::Borrowed(&self.reservations)
@@ -93,6 +94,12 @@ impl Realm {
             Cow::Owned(self.measured(Some(area)))
         };
         reservations.earliest(ask, (area, without), self.licence_limit())
+    }
+
+    /// As `earliest`, if a booked conference wishes this area; otherwise `None`.
+    pub(in crate::conf) fn known_earliest(&self, area: &Area, ask: &Ask) -> Option<Millis> {
+        let is_known = self.reservations.has(area);
+        is_known.then(|| self.reservations.earliest(ask, (area, None), self.licence_limit()))?
     }
 
     /// Whether what a conference asks in addition fits beside all that is scheduled.

@@ -3,7 +3,7 @@
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Who comes first: the greater priority, then the earlier arrival.
@@ -27,6 +27,13 @@ pub(in crate::conf) struct Waiter {
     pub(in crate::conf) request: Option<Bytes>,
 }
 
+impl Waiter {
+    /// When the conference is planned to end.
+    pub(in crate::conf) fn lasts_until(&self) -> Millis {
+        self.end.unwrap_or(Millis::MAX)
+    }
+}
+
 /// The waiters of a realm.
 #[derive(Debug, Default)]
 pub(in crate::conf) struct Waiters {
@@ -37,8 +44,13 @@ pub(in crate::conf) struct Waiters {
     pub(in crate::conf) is_pending: bool,
     /// The last waiter that was decided since then.
     decided: Option<Rank>,
-    /// Classes for which there was no room then.
-    pub(in crate::conf) refused: BTreeSet<Class>,
+    /// Classes for which there was no room then, each from which end on.
+    pub(in crate::conf) refused: BTreeMap<Class, Millis>,
+    /// Whether the last call ended before all waiters were decided. The next one goes on behind them, also if room has
+    /// become free again meanwhile, so that no waiter is never decided.
+    pub(in crate::conf) is_cut: bool,
+    /// Whether those before are to be decided again after that.
+    begins_again: bool,
 }
 
 /// A copy of a realm has no connections.
@@ -54,8 +66,12 @@ impl Waiters {
     pub(in crate::conf) fn open(&mut self) {
         if !self.queue.is_empty() {
             self.is_pending = true;
-            self.decided = None;
             self.refused.clear();
+            if self.is_cut {
+                self.begins_again = true;
+            } else {
+                self.decided = None;
+            }
         }
     }
 
@@ -72,13 +88,25 @@ impl Waiters {
         }
     }
 
-    /// The next waiter to decide whose class was not refused.
+    /// The next waiter to decide that was not refused with its class.
     pub(in crate::conf) fn next(&mut self) -> Option<Rank> {
-        let from = self.decided.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut rest = self.queue.range((from, Bound::Unbounded));
-        let next = rest.find(|(_, waiter)| !self.refused.contains(&waiter.class)).map(|(rank, _)| *rank);
+        let mut next = self.next_after(self.decided);
+        if next.is_none() {
+            self.is_cut = false;
+            if std::mem::take(&mut self.begins_again) {
+                next = self.next_after(None);
+            }
+        }
         self.is_pending = next.is_some();
         self.decided = next;
         next
+    }
+
+    fn next_after(&self, decided: Option<Rank>) -> Option<Rank> {
+        let from = decided.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_open =
+            |waiter: &Waiter| self.refused.get(&waiter.class).is_none_or(|&from| waiter.lasts_until() < from);
+        let mut rest = self.queue.range((from, Bound::Unbounded));
+        rest.find(|(_, waiter)| is_open(waiter)).map(|(rank, _)| *rank)
     }
 }

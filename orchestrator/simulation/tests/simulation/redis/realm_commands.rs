@@ -233,6 +233,7 @@ fn create<'a>(arguments: &mut Arguments<'a>) -> Result<Create<'a>, Refusal> {
         priority: arguments.integer_after("PRIORITY")?.unwrap_or(0),
         wishes: WishesRequest { zone: Some(arguments.text_after("ZONE")), ..WishesRequest::default() },
         recoverable: !arguments.flag("NORECOVER"),
+        waits: false,
         request: arguments.text_after("REQUEST"),
         called_from: None,
     })
