@@ -78,6 +78,12 @@ fn no_conference_runs_twice_when_a_unit_hangs_or_is_cut_off() {
     system.healthy("units back that were cut off for a while");
     assert_eq!(starts(dir.path()), before, "a program was stopped that need not");
 
+    system.until_confirmed();
+    system.fail_over(true);
+    system.healthy("the master killed, and its replica in its place");
+    system.restore_replica();
+    assert_eq!(starts(dir.path()), before, "a program was stopped by a failover");
+
     system.units[0].pause();
     recovered(&system, 0);
     system.units[0].resume();

@@ -31,10 +31,12 @@ fn unit_whose_program_is_missing_does_not_get_every_conference() {
     let server = RedisServer::start();
     let steady = script(&server, "steady", STEADY);
     let mut client = Realm::create(&server, &[]);
-    let _units = [
-        unit(&server, "a", "/nowhere/media", &[]),
-        unit(&server, "b", &steady, &[]),
-        unit(&server, "c", &steady, &[]),
+    client.ok("CONF.REALM LICENCES 20 FAILURES 2");
+    let scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let units = [
+        unit(&server, "a", "/nowhere/media", &["--media-unit-capacity", "30"]),
+        unit(&server, "b", &steady, &["--media-unit-capacity", "30"]),
+        unit(&server, "c", &steady, &["--media-unit-capacity", "30"]),
     ];
     eventually("the units to be up", TIMEOUT, || client.stat("up") == 3);
     for number in 0..8 {
@@ -42,6 +44,18 @@ fn unit_whose_program_is_missing_does_not_get_every_conference() {
         eventually("it to be open", TIMEOUT, || client.place(&number.to_string()).2 == "open");
     }
     assert_eq!((client.stat("open"), client.stat("ended")), (8, 0));
+    // The metrics say so: of the unit that fails, of those that work, and of the realm.
+    let is = |process: &Process, name: &str, value: f64| process.metric(name) == Some(value);
+    eventually("the metrics", TIMEOUT, || {
+        let of_units = |name: &str| units.iter().map(|unit| unit.metric(name).unwrap_or(-1.0)).sum::<f64>();
+        units[0].metric("allot_unit_creation_failures") >= Some(2.0)
+            && is(&units[1], "allot_unit_creation_failures", 0.0)
+            && (of_units("allot_unit_capacity"), of_units("allot_unit_used")) == (90.0, 8.0)
+            && is(&scheduler, "allot_scheduler_capacity", 90.0)
+            && is(&scheduler, "allot_scheduler_used", 8.0)
+            && is(&scheduler, "allot_scheduler_licences", 20.0)
+            && is(&scheduler, "allot_scheduler_licences_used", 8.0)
+    });
 }
 
 #[test]
@@ -163,4 +177,24 @@ fn two_units_of_three_are_recovered_in_seconds_and_their_conferences_are_lost_me
     eventually("all to be open again", TIMEOUT, || client.stat("open") == 12);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
     assert_eq!((client.stat("lost"), scheduler.metric("allot_scheduler_guard")), (0, Some(0.0)));
+}
+
+#[test]
+fn two_units_of_three_are_back_at_default_settings() {
+    let server = RedisServer::start();
+    let steady = script(&server, "steady", STEADY);
+    let mut client = Realm::create(&server, &[]);
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let [a, b, _c] = ["a", "b", "c"].map(|name| unit(&server, name, &steady, &[]));
+    eventually("the units to be up", TIMEOUT, || client.stat("up") == 3);
+    for number in 0..12 {
+        client.begin(&number.to_string(), "");
+    }
+    eventually("all to be open", TIMEOUT, || client.stat("open") == 12);
+    let begun = std::time::Instant::now();
+    a.kill9();
+    b.kill9();
+    eventually("some to be lost", TIMEOUT, || client.stat("open") < 12);
+    eventually("all to be open again", TIMEOUT, || client.stat("open") == 12);
+    println!("two units of three were killed: all is open again after {:.1?}", begun.elapsed());
 }
