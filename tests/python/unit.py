@@ -27,6 +27,15 @@ class Replaced(Exception):
     """Another unit took our place."""
 
 
+class Copy:
+    """A copy of a conference: its epochs, the present one last, and what CREATE and UPDATE said of it."""
+
+    def __init__(self, create):
+        self.epochs = [int(create["epoch"])]
+        self.updated = self.epochs[0]
+        self.known = {name: create.get(name, "") for name in ("end", "size", "priority", "request")}
+
+
 class Unit:
     def __init__(self, arguments):
         self.key = arguments.realm
@@ -35,8 +44,8 @@ class Unit:
         self.cmu = f"{arguments.host}:{os.getpid()}:{int(time.time() * 1000)}"
         self.path = f"{arguments.root}/{node_name(self.key)}/units/{node_name(self.cmu)}"
         self.zookeeper = KazooClient(hosts=arguments.zookeeper, timeout=4.0)
-        self.copies = {}  # number -> epoch
-        self.earlier = {}  # number -> epochs that the copy had before
+        self.copies = {}  # number -> Copy
+        self.ends = {}  # (number, epoch) -> when the conference ended; one for each epoch that the copy had
         self.highest = 0
         self.seq = 0
         self.told = 0
@@ -57,18 +66,32 @@ class Unit:
         return self.client.execute_command(command, self.key, *words)
 
     def join(self):
+        # A realm that lost an end in a failover, or was restored from an older file, learns it again.
+        for e164, epoch in self.ends:
+            self.say("ENDED", e164, epoch)
         self.ask("CMU.JOIN", self.cmu, "CAPACITY", 1000, "LEASE", self.lease, "MACHINE", socket.gethostname())
         self.report()
         self.tell()
 
     def report(self):
-        words = [word for copy in self.copies.items() for word in copy]
+        day = time.time() - 86400
+        self.ends = {end: at for end, at in self.ends.items() if at > day}
+        words = []
+        if self.ends:
+            words += ["ENDED", len(self.ends), *(word for end in self.ends for word in end)]
+        if self.copies:
+            words += ["PARAMS", len(self.copies)]
+        for e164, copy in self.copies.items():
+            words += [e164, *copy.known.values()]
+        for e164, copy in self.copies.items():
+            words += [e164, copy.epochs[-1]]
         self.ask("CMU.REPORT", self.cmu, "HIGHEST", self.highest, *words)
 
     def tell(self):
         """All details anew."""
         self.told += 1
-        for e164, epoch in self.copies.items():
+        for e164, copy in self.copies.items():
+            epoch = copy.epochs[-1]
             now = int(time.time() * 1000)
             self.seq = max(self.seq + 1, now * 1000)
             head = {"event": "SET", "e164": e164, "cmu": self.cmu, "epoch": epoch, "seq": self.seq}
@@ -81,32 +104,43 @@ class Unit:
         except redis.ResponseError:
             return None  # refused: what is to be done comes as a command
 
-    def give_up(self, e164, epoch):
-        """Ends a copy because of RELEASE: this is not an end by people."""
-        del self.copies[e164]
-        self.say("ENDED", e164, epoch, "RELEASED")
+    def give_up(self, e164, is_over):
+        """Ends a copy because of RELEASE. This is an end for good only if the conference itself is over."""
+        copy = self.copies.pop(e164)
+        if is_over:
+            self.ends.update(((e164, epoch), time.time()) for epoch in copy.epochs)
+            for epoch in copy.epochs:
+                self.say("ENDED", e164, epoch)
+        else:
+            self.say("ENDED", e164, copy.epochs[-1], "RELEASED")
 
     def obey(self, entry):
         event, e164, epoch = entry["event"], entry["e164"], int(entry["epoch"])
+        copy = self.copies.get(e164)
         if event in ("CREATE", "EPOCH"):
-            is_ours = event == "EPOCH" and self.copies.get(e164) == int(entry.get("old", 0))
+            is_ours = event == "EPOCH" and copy is not None and copy.epochs[-1] == int(entry.get("old", 0))
             if epoch <= self.highest and not is_ours:
                 return
             self.highest = max(self.highest, epoch)
         if event == "CREATE":
-            self.copies[e164], self.earlier[e164] = epoch, set()
+            self.copies[e164] = Copy(entry)
             if self.say("ACK", e164, epoch) == "RELEASE":
-                self.give_up(e164, epoch)
-        elif event == "RELEASE" and e164 in self.copies:
-            if epoch == self.copies[e164] or epoch in self.earlier[e164]:
-                self.give_up(e164, self.copies[e164])
-        elif event == "EPOCH" and e164 in self.copies:
-            self.earlier[e164].add(self.copies[e164])
-            self.copies[e164] = epoch
+                self.give_up(e164, False)
+        elif event == "RELEASE" and copy is not None:
+            if epoch in copy.epochs:
+                self.give_up(e164, entry.get("over") == "1")
+        elif event == "EPOCH" and copy is not None:
+            copy.epochs.append(epoch)
             self.tell()
         elif event == "EPOCH":
-            # It has no people who could have ended the copy.
-            self.say("ENDED", e164, epoch, "RELEASED")
+            is_over = (e164, int(entry.get("old", 0))) in self.ends
+            self.say("ENDED", e164, epoch, *(() if is_over else ("RELEASED",)))
+        elif event == "UPDATE":
+            number = int(entry["number"])
+            self.highest = max(self.highest, number)
+            if copy is not None and epoch in copy.epochs and number > copy.updated:
+                copy.updated = number
+                copy.known.update(end=entry["end"], size=entry["size"])
         elif event == "RESYNC" or (event == "REPORT" and entry.get("what") == "LIST"):
             self.report()
         elif event == "REPORT":

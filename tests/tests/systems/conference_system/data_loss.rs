@@ -3,10 +3,11 @@
 use std::fs;
 
 use allot_tests::daemon::{alone, media_program};
-use allot_tests::realms::Realm;
+use allot_tests::module::{python, repository};
+use allot_tests::realms::{REALM, Realm};
 use allot_tests::shows::no_internal_errors;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Process, RedisServer, Reply, eventually};
+use allot_tests::{Ensemble, Process, RedisServer, Reply, eventually};
 
 /// A scheduler and two units whose conferences have programs.
 fn system(server: &RedisServer) -> Vec<Process> {
@@ -112,5 +113,33 @@ fn programs_go_on_and_ended_ones_stay_ended_when_an_older_file_is_loaded() {
     assert_eq!(all.map(|e164| pid(&server, e164)), before, "a program was started again");
     assert!(!["3", "5"].iter().any(|e164| was_stopped(&server, e164)), "a program was stopped");
     assert_eq!(client.ok("CONF.LIST").array()[1].array().len(), 4);
+    no_internal_errors(&server);
+}
+
+#[test]
+fn unit_in_another_language_keeps_its_copies_and_ends_when_all_keys_are_deleted() {
+    let server = RedisServer::start();
+    let zookeeper = Ensemble::start();
+    let _scheduler = alone(&server, "scheduler", "scheduler", &[]);
+    let script = repository().join("tests/python/unit.py");
+    let (redis, addresses) = (server.url(), zookeeper.address());
+    let servers = ["--redis", &redis, "--zookeeper", &addresses, "--realm", REALM];
+    let words = [&[script.to_str().unwrap(), "--host", "127.0.0.1/python"][..], &servers].concat();
+    let unit = Process::other("python", python(), &words);
+    unit.start();
+    let mut client = Realm::of(&server);
+    eventually("the unit to be up", TIMEOUT, || client.stat("up") == 1);
+    client.begin("1", "SIZE 3 END 4000000000000 PRIORITY -1 REQUEST r");
+    client.begin("2", "");
+    eventually("both to be open", TIMEOUT, || client.stat("open") == 2);
+    client.ok("CONF.EXTEND 1 END 4100000000000");
+    client.ok("CONF.RELEASE 2");
+    eventually("the second to have ended", TIMEOUT, || state(&mut client, "2") == "ended");
+    client.client.words("FLUSHALL");
+    eventually("the first to be open again", TIMEOUT, || state(&mut client, "1") == "open");
+    let info = client.ok("CONF.INFO 1");
+    assert_eq!((info.field("size").int(), info.field("end").int()), (3, 4_100_000_000_000));
+    assert_eq!((info.field("priority").int(), info.field("request").text()), (-1, "r".into()));
+    assert_eq!(state(&mut client, "2"), "ended");
     no_internal_errors(&server);
 }
