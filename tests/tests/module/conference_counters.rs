@@ -142,13 +142,15 @@ fn every_scenario_moves_its_counters_and_no_others() {
         realm.ok("CMU.LIST").array()[2].field("state") == Reply::bulk("unreachable")
     });
     figures.moved("a lease that is not renewed", &[("cmu_lapsed", 2)]);
-    // The gauge follows the keys.
+    // The gauges follow the keys.
+    realm.ok("CONF.CREATE later START 4000000000000 END 4000003600000");
+    figures.moved("one that is scheduled", &[("conf_created", 1), ("conf_scheduled", 1)]);
     realm.ok("CMU.DOWN a:1:1");
     figures.moved("another end", &[("cmu_down", 1), ("conf_pending", 1)]);
     realm.client.words(&format!("COPY {REALM} {{r}}:twin"));
-    figures.moved("a copy", &[("conf_pending", 1)]);
+    figures.moved("a copy", &[("conf_pending", 1), ("conf_scheduled", 1)]);
     realm.client.words(&format!("DEL {REALM} {{r}}:twin"));
-    figures.moved("no key any more", &[("conf_pending", -2)]);
+    figures.moved("no key any more", &[("conf_pending", -2), ("conf_scheduled", -2)]);
     no_internal_errors(&server);
 }
 

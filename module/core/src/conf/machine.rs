@@ -1,5 +1,6 @@
 //! Realms as a family.
 
+use super::conference::State;
 use super::event::Event;
 use super::{Realm, Reply, Request, decide, decide_due};
 use crate::shared::Millis;
@@ -17,8 +18,10 @@ impl Machine for Realm {
     const TYPE: &'static CStr = c"allotconf";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"CONF.APPLY";
-    const GAUGES: &'static [Gauge<Self>] =
-        &[Gauge { field: c"conf_pending", part: |realm| realm.pending() as i64 }];
+    const GAUGES: &'static [Gauge<Self>] = &[
+        Gauge { field: c"conf_pending", part: |realm| realm.pending() as i64 },
+        Gauge { field: c"conf_scheduled", part: |realm| realm.count(State::Scheduled) as i64 },
+    ];
     const DUE_AT_ONCE: usize = 1000;
 
     own_methods!(Event);
