@@ -87,17 +87,6 @@ impl Blocks {
         if self.is_empty() { None } else { self.of_seat.get(&seat).copied() }
     }
 
-    /// The earliest end of a block.
-    #[inline]
-    pub fn earliest(&self) -> Option<Millis> {
-        self.deadlines.earliest()
-    }
-
-    /// Blocks whose end has passed by `now`, earliest first, at most `limit`.
-    pub fn due(&self, now: Millis, limit: usize) -> Vec<u32> {
-        self.deadlines.due(now, limit)
-    }
-
     /// Adds seats (ascending, in no block) to a block, or makes the block. `until` changes the end of a block with a name,
     /// and `per_user` its limit, where 0 is none; `None` keeps them. O(seats of the block).
     pub(in crate::seat) fn add(

@@ -45,7 +45,7 @@ impl Show {
         let stray = self.waiters.queued().iter().find(|&seat| !is_free(seat));
         ensure!(stray.is_none(), "seat {stray:?} is queued, and not free");
         let mut claimed = 0;
-        for (id, claim) in self.claims.iter() {
+        for (id, claim) in self.claims.table.iter() {
             claimed += claim.seats.len();
             for &seat in &claim.seats {
                 ensure!(self.owner(seat) == Owner::Claim(id), "seat {seat} of claim {id} is not its own");

@@ -111,7 +111,7 @@ impl Queue {
 }
 
 /// All waiters of a show.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Waiters {
     pub(in crate::seat) table: Table<Waiter>,
     queues: Table<Queue>,
@@ -127,7 +127,7 @@ pub struct Waiters {
     queued: BTreeSet<Seat>,
     /// The place of the first ready waiter of each queue, and the queue.
     heads: BTreeSet<(Place, u32)>,
-    /// The queues before this place have been examined.
+    /// The queues before this place have been examined; any place while nobody waits.
     next: Place,
     /// Seats that changed since the list was last examined to its end, the earliest first. Seats that were taken are among
     /// them if somebody waits who forbids orphans: such a wish may become possible when others take seats.
@@ -138,28 +138,6 @@ pub struct Waiters {
     unsearched: usize,
     /// Number of queues whose wish forbids orphans.
     forbidding: usize,
-}
-
-impl Default for Waiters {
-    fn default() -> Self {
-        Self {
-            table: Table::default(),
-            queues: Table::default(),
-            by_token: NameIndex::default(),
-            by_user: HashMap::default(),
-            by_wish: NameIndex::default(),
-            deadlines: Deadlines::default(),
-            arrivals: 0,
-            unserved: false,
-            queued: BTreeSet::new(),
-            heads: BTreeSet::new(),
-            next: FIRST,
-            changed: Vec::new(),
-            changed_before: 0,
-            unsearched: 0,
-            forbidding: 0,
-        }
-    }
 }
 
 impl Waiters {
