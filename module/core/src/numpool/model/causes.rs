@@ -6,7 +6,7 @@ use crate::shared::column::Column;
 use crate::shared::field::Field;
 use crate::shared::invariant::Checked;
 use crate::shared::token::MAX_TTL;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use crate::{ensure, fields};
 
 /// The most causes of a pool.
@@ -168,7 +168,6 @@ impl Causes {
 
     /// Bytes allocated.
     pub(in crate::numpool) fn allocated(&self) -> usize {
-        let spilled = |word: &Bytes| if word.spilled() { word.capacity() } else { 0 };
         self.list.capacity() * size_of::<Cause>()
             + self.list.iter().map(|cause| spilled(&cause.word.0)).sum::<usize>()
             + self.last.allocated()

@@ -8,7 +8,7 @@ use crate::shared::invariant::Expected;
 use crate::shared::list::{List, NONE, links_in_table};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use crate::{ensure, fields, invariant};
 
 /// The right to a number for the time of one call.
@@ -231,9 +231,8 @@ impl Leases {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        let spilled = |lease: &Lease| if lease.token.spilled() { lease.token.capacity() } else { 0 };
         self.table.allocated()
-            + self.table.iter().map(|(_, lease)| spilled(lease)).sum::<usize>()
+            + self.table.iter().map(|(_, lease)| spilled(&lease.token)).sum::<usize>()
             + self.by_token.allocated()
             + self.by_holder.allocated()
             + self.by_switch.allocated()

@@ -11,7 +11,7 @@ use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -264,21 +264,15 @@ impl Claims {
     pub fn allocated(&self) -> usize {
         // An entry of a B-tree whose nodes are two thirds full.
         const ADDED: usize = (size_of::<u32>() + size_of::<VecDeque<u64>>()) * 3 / 2;
-        let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
-        let claim = |claim: &Claim| {
-            spilled(&claim.token)
-                + if claim.seats.spilled() { claim.seats.capacity() * size_of::<Seat>() } else { 0 }
-        };
-        let list = |list: &SmallVec<[u32; 2]>| if list.spilled() { list.capacity() * 4 } else { 0 };
         self.table.allocated()
             + self.users.allocated()
             + self.orders.allocated()
-            + self.table.iter().map(|(_, one)| claim(one)).sum::<usize>()
-            + self.users.iter().map(|(_, user)| spilled(&user.name) + list(&user.holds)).sum::<usize>()
+            + self.table.iter().map(|(_, claim)| spilled(&claim.token) + spilled(&claim.seats)).sum::<usize>()
+            + self.users.iter().map(|(_, user)| spilled(&user.name) + spilled(&user.holds)).sum::<usize>()
             + self
                 .orders
                 .iter()
-                .map(|(_, order)| spilled(&order.reference) + list(&order.claims))
+                .map(|(_, order)| spilled(&order.reference) + spilled(&order.claims))
                 .sum::<usize>()
             + self.by_token.allocated()
             + self.by_user.allocated()
