@@ -1,5 +1,6 @@
 //! Registers the module with the server: its hooks, the families of the table, their commands, and the settings.
 
+use allot_core::shared::invariant::set_reporter;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
 
@@ -50,7 +51,7 @@ pub(crate) unsafe fn register(
 ) -> Option<()> {
     // SAFETY: the caller's promise.
     let server = unsafe { Registration::begin(ctx, c"allot", VERSION, &HOOKS) }?;
-    info::receive_invariants();
+    set_reporter(info::broken_invariant);
     commands(&server, families::COMMANDS)?;
     for family in &FAMILIES {
         (family.register)(&server)?;

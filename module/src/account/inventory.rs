@@ -7,6 +7,7 @@ use allot_core::account::{Book, Event, ManagerRequest, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
+use super::writes::answer_manager;
 use crate::engine::argument::Argument;
 use crate::engine::outbox::check_stream;
 use crate::engine::step::{self, answer};
@@ -79,26 +80,26 @@ pub(super) fn module(
         cap: cap.optional_integer(),
         need: need.optional_integer(),
     };
-    answer::<Book>(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
+    answer_manager(call, term, ManagerRequest::Module(settings))
 }
 
 /// `ACCOUNT.DELMODULE key module [TERM t]`
 pub(super) fn remove_module(call: &Call<'_>, [_, module, term]: &[Argument<'_>; 3]) -> Done {
     let request = ManagerRequest::RemoveModule { module: module.text() };
-    answer::<Book>(call, &request.in_term(term.optional_natural()))
+    answer_manager(call, term, request)
 }
 
 /// `ACCOUNT.DEPARTMENT key department CAP n [TERM t]`
 pub(super) fn department(call: &Call<'_>, [_, department, cap, term]: &[Argument<'_>; 4]) -> Done {
     let request = ManagerRequest::Department { department: department.text(), cap: cap.integer() };
-    answer::<Book>(call, &request.in_term(term.optional_natural()))
+    answer_manager(call, term, request)
 }
 
 /// `ACCOUNT.TARIFF key QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
 pub(super) fn tariff(call: &Call<'_>, [_, quota, tiers, accounts, term]: &[Argument<'_>; 5]) -> Done {
     let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
     let accounts = accounts.words().to_vec();
-    answer::<Book>(call, &ManagerRequest::Reprice { tariff, accounts }.in_term(term.optional_natural()))
+    answer_manager(call, term, ManagerRequest::Reprice { tariff, accounts })
 }
 
 /// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
@@ -106,7 +107,7 @@ pub(super) fn add(call: &Call<'_>, [_, module, quota, tiers, accounts, term]: &[
     let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
     let module = Some(module.text()).filter(|&module| module != b"*");
     let accounts = accounts.words().to_vec();
-    answer::<Book>(call, &ManagerRequest::Add { module, tariff, accounts }.in_term(term.optional_natural()))
+    answer_manager(call, term, ManagerRequest::Add { module, tariff, accounts })
 }
 
 /// The end and the price of each step.
@@ -121,26 +122,23 @@ fn steps(tiers: &Argument<'_>) -> Result<Vec<Step>, Refusal> {
 
 /// `ACCOUNT.DEL key n account ... [TERM t]`
 pub(super) fn del(call: &Call<'_>, [_, accounts, term]: &[Argument<'_>; 3]) -> Done {
-    answer::<Book>(
-        call,
-        &ManagerRequest::Del { accounts: accounts.words().to_vec() }.in_term(term.optional_natural()),
-    )
+    answer_manager(call, term, ManagerRequest::Del { accounts: accounts.words().to_vec() })
 }
 
 /// `ACCOUNT.MOVE key module n account ... [TERM t]`
 pub(super) fn move_to(call: &Call<'_>, [_, module, accounts, term]: &[Argument<'_>; 4]) -> Done {
     let (module, accounts) = (module.text(), accounts.words().to_vec());
-    answer::<Book>(call, &ManagerRequest::Move { module, accounts }.in_term(term.optional_natural()))
+    answer_manager(call, term, ManagerRequest::Move { module, accounts })
 }
 
 /// `ACCOUNT.FREEZE key account [OFF] [UNTIL ms] [TERM t]`
 pub(super) fn freeze(call: &Call<'_>, [_, account, off, until, term]: &[Argument<'_>; 5]) -> Done {
     let (account, on, until) = (account.text(), !off.is_given(), until.optional_integer());
-    answer::<Book>(call, &ManagerRequest::Freeze { account, on, until }.in_term(term.optional_natural()))
+    answer_manager(call, term, ManagerRequest::Freeze { account, on, until })
 }
 
 /// `ACCOUNT.LIMIT key CAP n ACCOUNTS n account ... [TERM t]`
 pub(super) fn limit(call: &Call<'_>, [_, cap, accounts, term]: &[Argument<'_>; 4]) -> Done {
     let request = ManagerRequest::Limit { cap: cap.integer(), accounts: accounts.words().to_vec() };
-    answer::<Book>(call, &request.in_term(term.optional_natural()))
+    answer_manager(call, term, request)
 }

@@ -10,6 +10,7 @@ use allot_core::shared::text::quoted;
 
 use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_usage};
 use crate::engine::argument::{Argument, READ_AT_ONCE};
+use crate::engine::reply::{Field, reply_page};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -72,13 +73,14 @@ pub(super) fn list(call: &Call<'_>, [_, module, instance, state, cursor, count]:
         let known = |((id, module), instance)| known_instance(book, id, module, instance);
         let place = module.zip(instance).map(known).transpose()?.map(|(place, _)| place);
         let (found, next) = book.list(module.map(|(id, _)| id), place, state, cursor, count);
-        call.ctx.reply_array(2);
-        call.ctx.reply_integer(next as i64);
-        call.ctx.reply_array(found.len());
-        found.iter().for_each(|one| reply_account(call.ctx, book, one, now));
+        let next = Field::Number(next as i64);
+        reply_page(call.ctx, &next, &found, |one| reply_account(call.ctx, book, one, now));
         Ok(())
     })
 }
+
+/// The cursor of a reply that has all entries.
+const ALL: Field<'_> = Field::Number(0);
 
 /// The name of the only line of `ACCOUNT.USAGE ... BY book`.
 const BOOK_ROW: &[u8] = b"book";
@@ -108,44 +110,35 @@ pub(super) fn usage(call: &Call<'_>, [_, by, ago, cursor, count]: &[Argument<'_>
 }
 
 fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), cursor: u64, count: usize) {
-    let running = month == book.month();
-    let begin = |next: u64, rows: usize| {
-        call.ctx.reply_array(2);
-        call.ctx.reply_integer(next as i64);
-        call.ctx.reply_array(rows);
-    };
+    let (ctx, running) = (call.ctx, month == book.month());
     let projected = |module: &[u8]| {
         let id = book.find_module(module).filter(|_| running);
         id.and_then(|id| book.projected_of(id, now))
     };
     match by {
         By::Book => {
-            begin(0, 1);
             let projected = if running { book.projected_of_book(now) } else { None };
-            reply_usage(call.ctx, BOOK_ROW, &book.usage_of_book(month), projected);
+            reply_page(ctx, &ALL, [book.usage_of_book(month)], |usage| {
+                reply_usage(ctx, BOOK_ROW, &usage, projected);
+            });
         }
         By::Account => {
             let (found, next) = book.list(None, None, None, cursor, count);
-            begin(next, found.len());
-            for one in found {
+            reply_page(ctx, &Field::Number(next as i64), &found, |one| {
                 let projected = if running { book.projected_for(one, now) } else { None };
-                reply_usage(call.ctx, &one.name, &book.usage_of(one, month), projected);
-            }
+                reply_usage(ctx, &one.name, &book.usage_of(one, month), projected);
+            });
         }
         By::Module => {
-            let sums = book.usage_by_module(month);
-            begin(0, sums.len());
-            for (module, usage) in &sums {
-                reply_usage(call.ctx, module, usage, projected(module));
-            }
+            reply_page(ctx, &ALL, &book.usage_by_module(month), |(module, usage)| {
+                reply_usage(ctx, module, usage, projected(module));
+            });
         }
         By::Department => {
-            let sums = book.usage_by_department(month);
             let more = if running { book.projected_by_department(now) } else { BTreeMap::new() };
-            begin(0, sums.len());
-            for (department, usage) in &sums {
-                reply_usage(call.ctx, department, usage, more.get(department).copied().flatten());
-            }
+            reply_page(ctx, &ALL, &book.usage_by_department(month), |(department, usage)| {
+                reply_usage(ctx, department, usage, more.get(department).copied().flatten());
+            });
         }
     }
 }

@@ -7,7 +7,7 @@ use allot_core::account::rebalance::Shift;
 use allot_core::account::record::{Account, AccountState};
 use allot_core::account::tariff::Amount;
 
-use crate::engine::reply::{Field, expect_present, reply_record};
+use crate::engine::reply::{Field, expect_present, reply_list, reply_record};
 use crate::ffi::Context;
 
 pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
@@ -180,24 +180,20 @@ pub(super) fn reply_all_picked(ctx: Context<'_>, book: &Book, picked: &[&Account
         ctx.reply_nothing();
         return;
     }
-    ctx.reply_array(picked.len());
-    picked.iter().for_each(|one| reply_picked(ctx, book, one));
-}
-
-fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
-    let used = one.used_in(book.month());
-    let fields = [
-        ("account", Field::Text(&one.name)),
-        ("epoch", Field::Number(one.epoch as i64)),
-        ("used", Field::Number(used as i64)),
-        ("left", Field::Number(one.tariff.left(used) as i64)),
-    ];
-    reply_record(ctx, &fields);
+    reply_list(ctx, picked, |one| {
+        let used = one.used_in(book.month());
+        let fields = [
+            ("account", Field::Text(&one.name)),
+            ("epoch", Field::Number(one.epoch as i64)),
+            ("used", Field::Number(used as i64)),
+            ("left", Field::Number(one.tariff.left(used) as i64)),
+        ];
+        reply_record(ctx, &fields);
+    });
 }
 
 pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
-    ctx.reply_array(shifts.len());
-    for shift in shifts {
+    reply_list(ctx, shifts, |shift| {
         let fields = [
             ("account", Field::Text(&shift.account)),
             ("from_module", Field::Text(&shift.from.0)),
@@ -208,7 +204,7 @@ pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
             ("reason", Field::Text(shift.reason.word().as_bytes())),
         ];
         reply_record(ctx, &fields);
-    }
+    });
 }
 
 /// One line of `ACCOUNT.USAGE`.
@@ -228,8 +224,7 @@ pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, more: Op
 }
 
 pub(super) fn reply_history(ctx: Context<'_>, one: &Account) {
-    ctx.reply_array(one.history.len());
-    for stay in &one.history {
+    reply_list(ctx, &one.history, |stay| {
         let fields = [
             ("epoch", Field::Number(stay.epoch as i64)),
             ("module", Field::Text(&stay.module)),
@@ -238,5 +233,5 @@ pub(super) fn reply_history(ctx: Context<'_>, one: &Account) {
             ("to", Field::number(stay.to)),
         ];
         reply_record(ctx, &fields);
-    }
+    });
 }

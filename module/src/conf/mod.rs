@@ -19,7 +19,7 @@ use allot_core::shared::refusal::Refusal;
 use self::replies::{reply_conference, reply_host, reply_realm, reply_reported, reply_unit};
 use crate::engine::family::{Family, FamilyStatics, Maintained};
 use crate::engine::info::Counter;
-use crate::engine::reply::{Field, expect_present, reply_present, reply_record};
+use crate::engine::reply::{Field, expect_present, reply_list, reply_present, reply_record};
 use crate::engine::waiting::Grant;
 use crate::ffi::context::Outcome;
 use crate::ffi::{Context, KeyName};
@@ -51,22 +51,19 @@ impl Family for Realm {
             Reply::Host(host) => reply_host(ctx, self, host),
             Reply::Reported(reported) => reply_reported(ctx, reported),
             Reply::Grants(grants) => {
-                ctx.reply_array(grants.len());
-                for grant in grants {
+                reply_list(ctx, grants, |grant| {
                     ctx.reply_array(3);
                     ctx.reply_string(&grant.e164);
                     ctx.reply_string(&grant.cmu);
                     ctx.reply_integer(grant.epoch as i64);
-                }
+                });
             }
             Reply::Rebalanced(moves) => {
-                ctx.reply_array(moves.len());
-                for planned in moves {
-                    ctx.reply_array(3);
-                    for name in [&planned.e164[..], &planned.from, &planned.to] {
+                reply_list(ctx, moves, |planned| {
+                    reply_list(ctx, [&planned.e164[..], &planned.from, &planned.to], |name| {
                         ctx.reply_string(name);
-                    }
-                }
+                    });
+                });
             }
             Reply::Refused(refusal) => {
                 Self::count_refusal(refusal);

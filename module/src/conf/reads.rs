@@ -3,13 +3,14 @@
 use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::read::ShownState;
+use allot_core::conf::unit::Unit;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use std::borrow::Cow;
 
 use super::replies::{reply_conference, reply_history, reply_unit};
 use crate::engine::argument::{Argument, READ_AT_ONCE};
-use crate::engine::reply::{Field, expect_present, reply_record};
+use crate::engine::reply::{Field, expect_present, reply_field, reply_list, reply_page, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -45,13 +46,9 @@ pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Don
             }
             return Ok(());
         }
-        call.ctx.reply_array(fields.len());
-        for field in fields {
-            match realm.detail(&one, field) {
-                Some(value) => call.ctx.reply_string(value),
-                None => call.ctx.reply_null(),
-            }
-        }
+        reply_list(call.ctx, fields, |field| {
+            reply_field(call.ctx, &Field::maybe(realm.detail(&one, field)));
+        });
         Ok(())
     })
 }
@@ -82,12 +79,8 @@ pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'
     read::<Realm>(call, |realm, _| {
         let unit = cmu.map(|cmu| known_unit(realm, cmu)).transpose()?;
         let (found, next) = realm.list(state, unit, cursor, MAX_PAGE.min(count as usize));
-        call.ctx.reply_array(2);
-        call.ctx.reply_integer(next as i64);
-        call.ctx.reply_array(found.len());
-        for one in found {
-            reply_conference(call.ctx, realm, one, None);
-        }
+        let next = Field::Number(next as i64);
+        reply_page(call.ctx, &next, &found, |one| reply_conference(call.ctx, realm, one, None));
         Ok(())
     })
 }
@@ -147,16 +140,12 @@ pub(super) fn plan(call: &Call<'_>, [_, down, cursor]: &[Argument<'_>; 3]) -> Do
         };
         match down {
             None => {
-                let plan = realm.plan_pending(now);
-                call.ctx.reply_array(plan.len());
-                plan.iter().for_each(|&(id, why)| line(id, None, Some(why)));
+                reply_list(call.ctx, realm.plan_pending(now), |(id, why)| line(id, None, Some(why)));
             }
             Some(cmu) => {
-                let plan = realm.plan_down(known_unit(realm, cmu)?, now);
-                call.ctx.reply_array(plan.len());
-                for (id, goes) in &plan {
-                    line(*id, goes.as_ref().ok().map(|cmu| &cmu[..]), goes.as_ref().err().copied());
-                }
+                reply_list(call.ctx, realm.plan_down(known_unit(realm, cmu)?, now), |(id, goes)| {
+                    line(id, goes.as_deref().ok(), goes.as_ref().err().copied());
+                });
             }
         }
         Ok(())
@@ -169,10 +158,7 @@ fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
     let cursor = u32::try_from(cursor).unwrap_or(u32::MAX);
     read::<Realm>(call, |realm, now| {
         let (forecasts, next) = realm.forecast_losses(cursor, now);
-        call.ctx.reply_array(2);
-        call.ctx.reply_integer(next.into());
-        call.ctx.reply_array(forecasts.len());
-        for forecast in &forecasts {
+        reply_page(call.ctx, &Field::Number(next.into()), &forecasts, |forecast| {
             let all = forecast.placed + forecast.no_room + forecast.ending;
             let fields = [
                 ("cmu", Field::Text(&forecast.cmu)),
@@ -182,7 +168,7 @@ fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
                 ("ending", Field::Number(forecast.ending as i64)),
             ];
             reply_record(call.ctx, &fields);
-        }
+        });
         Ok(())
     })
 }
@@ -190,8 +176,8 @@ fn plan_any(call: &Call<'_>, cursor: u64) -> Done {
 /// `CMU.LIST key`
 pub(super) fn units(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Realm>(call, |realm, _| {
-        call.ctx.reply_array(realm.unit_count());
-        realm.units().for_each(|unit| reply_unit(call.ctx, unit));
+        let units: Vec<&Unit> = realm.units().collect();
+        reply_list(call.ctx, units, |unit| reply_unit(call.ctx, unit));
         Ok(())
     })
 }

@@ -8,7 +8,7 @@ use allot_core::conf::outcome::Reported;
 use allot_core::conf::read::ShownState;
 use allot_core::conf::unit::{Name, Unit};
 
-use crate::engine::reply::{Field, reply_field, reply_record};
+use crate::engine::reply::{Field, reply_list, reply_record};
 use crate::ffi::Context;
 
 pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
@@ -32,29 +32,13 @@ pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
         ("term", Field::Number(term as i64)),
         ("leader", Field::maybe(leader)),
         ("last_epoch", Field::Number(realm.last_epoch() as i64)),
+        ("drained", Field::list(realm.drained(), Field::Text)),
     ];
-    begin_record(ctx, &fields, 1);
-    reply_list(ctx, "drained", realm.drained());
+    reply_record(ctx, &fields);
 }
 
-/// A record with these fields first, and `more` fields after them.
-fn begin_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)], more: usize) {
-    ctx.reply_map(fields.len() + more);
-    for (name, field) in fields {
-        ctx.reply_string(name.as_bytes());
-        reply_field(ctx, field);
-    }
-}
-
-/// A field that is a list.
-fn reply_list<'a>(ctx: Context<'_>, name: &str, list: impl ExactSizeIterator<Item = &'a [u8]>) {
-    ctx.reply_string(name.as_bytes());
-    ctx.reply_array(list.len());
-    list.for_each(|entry| ctx.reply_string(entry));
-}
-
-fn names(names: &[Name]) -> impl ExactSizeIterator<Item = &[u8]> {
-    names.iter().map(|name| &name[..])
+fn names<T: AsRef<[u8]>>(names: &[T]) -> Field<'_> {
+    Field::list(names, |name| Field::Text(name.as_ref()))
 }
 
 pub(super) fn reply_host(ctx: Context<'_>, realm: &Realm, host: &[u8]) {
@@ -85,9 +69,9 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("backoff_until", Field::number(unit.backoff_until)),
         ("machine", Field::maybe(unit.machine.as_deref())),
         ("conflict", Field::maybe(unit.conflict.as_ref().map(|conflict| &conflict.machine[..]))),
+        ("tags", names(&unit.tags)),
     ];
-    begin_record(ctx, &fields, 1);
-    reply_list(ctx, "tags", names(&unit.tags));
+    reply_record(ctx, &fields);
 }
 
 /// A conference, and what its reply takes from the realm.
@@ -125,7 +109,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
 /// The record of a conference. The reply to a creation also has the id after which the event stream has its events.
 pub(super) fn reply_shown(ctx: Context<'_>, shown: &Shown<'_>, evt: Option<(u64, u64)>) {
     let one = &*shown.one;
-    let fields = [
+    let mut fields = vec![
         ("e164", Field::Text(&one.e164)),
         ("state", Field::Text(shown.state.word().as_bytes())),
         ("cmu", Field::maybe(shown.owner.as_deref())),
@@ -155,20 +139,16 @@ pub(super) fn reply_shown(ctx: Context<'_>, shown: &Shown<'_>, evt: Option<(u64,
         ("elsewhere", Field::Number(one.elsewhere.into())),
         ("request", Field::maybe(one.request.as_deref())),
         ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
+        ("require", names(&one.wishes.require)),
+        ("prefer", names(&one.wishes.prefer)),
+        ("tried", names(&shown.tried)),
     ];
-    begin_record(ctx, &fields, 3 + usize::from(evt.is_some()));
-    reply_list(ctx, "require", names(&one.wishes.require));
-    reply_list(ctx, "prefer", names(&one.wishes.prefer));
-    reply_list(ctx, "tried", names(&shown.tried));
-    if let Some((time, sequence)) = evt {
-        ctx.reply_string(b"evt");
-        ctx.reply_string(format!("{time}-{sequence}").as_bytes());
-    }
+    fields.extend(evt.map(|(time, sequence)| ("evt", Field::Made(format!("{time}-{sequence}")))));
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {
-    ctx.reply_array(one.history.len());
-    for entry in &one.history {
+    reply_list(ctx, &one.history, |entry| {
         let fields = [
             ("epoch", Field::Number(entry.epoch as i64)),
             ("copy_epoch", Field::Number(entry.copy_epoch as i64)),
@@ -179,27 +159,22 @@ pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {
             ("how", Field::maybe(entry.ended.map(|ending| ending.how.word().as_bytes()))),
         ];
         reply_record(ctx, &fields);
-    }
+    });
 }
 
 /// The reply to `CMU.REPORT`.
 pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
-    ctx.reply_map(5);
-    ctx.reply_string(b"kept");
-    ctx.reply_integer(reported.kept);
-    ctx.reply_string(b"adopted");
-    ctx.reply_array(reported.adopted.len());
-    for (e164, old, new) in &reported.adopted {
-        ctx.reply_array(3);
-        ctx.reply_string(e164);
-        ctx.reply_integer(*old as i64);
-        ctx.reply_integer(*new as i64);
-    }
-    for (name, list) in
-        [("released", &reported.released), ("ended", &reported.ended), ("lost", &reported.lost)]
-    {
-        ctx.reply_string(name.as_bytes());
-        ctx.reply_array(list.len());
-        list.iter().for_each(|e164| ctx.reply_string(e164));
-    }
+    let fields = [
+        ("kept", Field::Number(reported.kept)),
+        (
+            "adopted",
+            Field::list(&reported.adopted, |(e164, old, new)| {
+                Field::List(vec![Field::Text(e164), Field::Number(*old as i64), Field::Number(*new as i64)])
+            }),
+        ),
+        ("released", names(&reported.released)),
+        ("ended", names(&reported.ended)),
+        ("lost", names(&reported.lost)),
+    ];
+    reply_record(ctx, &fields);
 }

@@ -1,13 +1,12 @@
 //! Notices of units about a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
-use allot_core::conf::Realm;
 use allot_core::conf::request::{
-    AssignmentNotice, ClientRequest, CopyParams, DrainOf, End, Report, Request, SchedulerRequest, UnitRequest,
+    AssignmentNotice, ClientRequest, CopyParams, DrainOf, End, Report, SchedulerRequest, UnitRequest,
 };
 use allot_core::shared::refusal::Refusal;
 
+use super::writes::{answer_client, answer_scheduler, answer_unit};
 use crate::engine::argument::Argument;
-use crate::engine::step::answer;
 use crate::engine::word::{natural, whole};
 use crate::engine::{Call, Done};
 
@@ -20,24 +19,24 @@ fn notice<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> 
 
 /// `CONF.ACK key e164 cmu epoch`
 pub(super) fn ack(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Ack(notice(e164, cmu, epoch))))
+    answer_unit(call, UnitRequest::Ack(notice(e164, cmu, epoch)))
 }
 
 /// `CONF.NACK key e164 cmu epoch [reason]`
 pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_>; 5]) -> Done {
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Nack(notice(e164, cmu, epoch), reason.optional_text())))
+    answer_unit(call, UnitRequest::Nack(notice(e164, cmu, epoch), reason.optional_text()))
 }
 
 /// `CONF.FAILED key e164 cmu epoch [reason]`
 pub(super) fn failed(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_>; 5]) -> Done {
     let notice = notice(e164, cmu, epoch);
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Failed(notice, reason.optional_text())))
+    answer_unit(call, UnitRequest::Failed(notice, reason.optional_text()))
 }
 
 /// `CONF.ENDED key e164 cmu epoch [RELEASED]`
 pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument<'_>; 5]) -> Done {
     let end = if released.is_given() { End::Released } else { End::People };
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Ended(notice(e164, cmu, epoch), end)))
+    answer_unit(call, UnitRequest::Ended(notice(e164, cmu, epoch), end))
 }
 
 /// `CMU.JOIN key cmu CAPACITY n [ZONE z] [TAGS n tag ...] [LEASE ms] [MACHINE m]`
@@ -47,15 +46,12 @@ pub(super) fn join(
 ) -> Done {
     let (cmu, capacity, zone, tags) = (cmu.text(), capacity.integer(), zone.optional_text(), tags.words());
     let (lease, machine) = (lease.optional_integer().unwrap_or(LEASE_MS), machine.optional_text());
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, tags, lease, machine }))
+    answer_unit(call, UnitRequest::Join { cmu, capacity, zone, tags, lease, machine })
 }
 
 /// `CMU.BEAT key cmu [LOAD n]`
 pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: &[Argument<'_>; 3]) -> Done {
-    answer::<Realm>(
-        call,
-        &Request::Unit(UnitRequest::Beat { cmu: cmu.text(), load: load.optional_integer() }),
-    )
+    answer_unit(call, UnitRequest::Beat { cmu: cmu.text(), load: load.optional_integer() })
 }
 
 /// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [STARTING n e164 epoch ...] [PARAMS n e164 end size
@@ -66,17 +62,8 @@ pub(super) fn report(
 ) -> Done {
     let (ended, starting, list) = (assignments(ended)?, assignments(starting)?, assignments(list)?);
     let params = params.words().as_chunks().0.iter().map(copy_params).collect::<Result<_, _>>()?;
-    answer::<Realm>(
-        call,
-        &Request::Unit(UnitRequest::Report(Report {
-            cmu: cmu.text(),
-            highest: highest.natural(),
-            ended,
-            starting,
-            params,
-            list,
-        })),
-    )
+    let (cmu, highest) = (cmu.text(), highest.natural());
+    answer_unit(call, UnitRequest::Report(Report { cmu, highest, ended, starting, params, list }))
 }
 
 /// Pairs of E.164 number and epoch.
@@ -97,7 +84,7 @@ fn copy_params<'a>(row: &[&'a [u8]; 5]) -> Result<CopyParams<'a>, Refusal> {
 /// `CMU.ASK key [cmu] LIST|DETAILS`
 pub(super) fn ask(call: &Call<'_>, [_, cmu, what]: &[Argument<'_>; 3]) -> Done {
     let details = what.choice(&[false, true]) == Some(true);
-    answer::<Realm>(call, &Request::Client(ClientRequest::Ask { cmu: cmu.optional_text(), details }))
+    answer_client(call, ClientRequest::Ask { cmu: cmu.optional_text(), details })
 }
 
 /// The mode of `CMU.DRAIN`.
@@ -113,27 +100,15 @@ pub(super) fn drain(call: &Call<'_>, [_, which, how, term]: &[Argument<'_>; 4]) 
     let of = if is_host { DrainOf::Host(which.text()) } else { DrainOf::Unit(which.text()) };
     let how = how.choice(&[Drain::Off, Drain::Move]);
     let (on, moves) = (how != Some(Drain::Off), how == Some(Drain::Move));
-    answer::<Realm>(
-        call,
-        &Request::Scheduler {
-            term: term.optional_natural(),
-            request: SchedulerRequest::Drain { of, on, moves },
-        },
-    )
+    answer_scheduler(call, term, SchedulerRequest::Drain { of, on, moves })
 }
 
 /// `CMU.LEAVE key cmu`
 pub(super) fn leave(call: &Call<'_>, [_, cmu]: &[Argument<'_>; 2]) -> Done {
-    answer::<Realm>(call, &Request::Unit(UnitRequest::Leave { cmu: cmu.text() }))
+    answer_unit(call, UnitRequest::Leave { cmu: cmu.text() })
 }
 
 /// `CMU.DOWN key cmu [TERM t]`
 pub(super) fn down(call: &Call<'_>, [_, cmu, term]: &[Argument<'_>; 3]) -> Done {
-    answer::<Realm>(
-        call,
-        &Request::Scheduler {
-            term: term.optional_natural(),
-            request: SchedulerRequest::Down { cmu: cmu.text() },
-        },
-    )
+    answer_scheduler(call, term, SchedulerRequest::Down { cmu: cmu.text() })
 }

@@ -68,7 +68,7 @@ pub(super) fn realm(
         return Err(Refusal::new(Code::Err, text));
     }
     if exists && !dropped {
-        return answer::<Realm>(call, &Request::Client(ClientRequest::Configure(changes)));
+        return answer_client(call, ClientRequest::Configure(changes));
     }
     if !exists {
         check_hash_tag(call.ctx, name)?;
@@ -76,7 +76,7 @@ pub(super) fn realm(
         step::create::<Realm>(call.ctx, name, &Event::Opened { settings })?;
     }
     // A realm that was deleted is dropped as well: units that come back may have copies.
-    if dropped { answer::<Realm>(call, &Request::Client(ClientRequest::Drop)) } else { reply_settings(call) }
+    if dropped { answer_client(call, ClientRequest::Drop) } else { reply_settings(call) }
 }
 
 fn reply_settings(call: &Call<'_>) -> Done {
@@ -94,6 +94,19 @@ fn check_hash_tag(ctx: Context<'_>, name: KeyName<'_>) -> Done {
         return Err(Refusal::new(Code::Err, text));
     }
     Ok(())
+}
+
+pub(super) fn answer_client(call: &Call<'_>, request: ClientRequest<'_>) -> Done {
+    answer::<Realm>(call, &Request::Client(request))
+}
+
+pub(super) fn answer_unit(call: &Call<'_>, request: UnitRequest<'_>) -> Done {
+    answer::<Realm>(call, &Request::Unit(request))
+}
+
+/// Answers a request of the scheduler, whose term is an argument of the call.
+pub(super) fn answer_scheduler(call: &Call<'_>, term: &Argument<'_>, request: SchedulerRequest<'_>) -> Done {
+    answer::<Realm>(call, &Request::Scheduler { term: term.optional_natural(), request })
 }
 
 /// `CONF.TERM key term leader [FORCE]`
@@ -229,18 +242,17 @@ fn created(create: Create<'_>) -> Request<'_> {
 
 /// `CONF.RELEASE key e164`
 pub(super) fn release(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
-    answer::<Realm>(call, &Request::Client(ClientRequest::Release { e164: e164.text() }))
+    answer_client(call, ClientRequest::Release { e164: e164.text() })
 }
 
 /// `CONF.EXTEND key e164 END ms`
 pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Done {
-    answer::<Realm>(call, &Request::Client(ClientRequest::Extend { e164: e164.text(), end: end.integer() }))
+    answer_client(call, ClientRequest::Extend { e164: e164.text(), end: end.integer() })
 }
 
 /// `CONF.RESIZE key e164 size`
 pub(super) fn resize(call: &Call<'_>, [_, e164, size]: &[Argument<'_>; 3]) -> Done {
-    let (e164, size) = (e164.text(), size.integer());
-    answer::<Realm>(call, &Request::Client(ClientRequest::Resize { e164, size }))
+    answer_client(call, ClientRequest::Resize { e164: e164.text(), size: size.integer() })
 }
 
 /// The name that follows a keyword; `Some(None)` if the keyword is given that removes the name.
@@ -269,7 +281,7 @@ pub(super) fn alter(
         require: require.optional_words(),
         prefer: prefer.optional_words(),
     };
-    answer::<Realm>(call, &Request::Client(ClientRequest::Alter { e164: e164.text(), wishes }))
+    answer_client(call, ClientRequest::Alter { e164: e164.text(), wishes })
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value [field value ...]`: the hot path.
@@ -294,33 +306,21 @@ const USUAL_COUNT: i64 = 100;
 /// `CONF.RECOVER key [COUNT n] [TERM t]`
 pub(super) fn recover(call: &Call<'_>, [_, count, term]: &[Argument<'_>; 3]) -> Done {
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    answer::<Realm>(
-        call,
-        &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Recover { count } },
-    )
+    answer_scheduler(call, term, SchedulerRequest::Recover { count })
 }
 
 /// `CONF.REBALANCE key [MAXMOVES n] [DRYRUN] [TERM t]`
 pub(super) fn rebalance(call: &Call<'_>, [_, most, dry_run, term]: &[Argument<'_>; 4]) -> Done {
     let most = most.optional_integer().unwrap_or(USUAL_COUNT);
-    let request = SchedulerRequest::Rebalance { most, dry_run: dry_run.is_given() };
-    answer::<Realm>(call, &Request::Scheduler { term: term.optional_natural(), request })
+    answer_scheduler(call, term, SchedulerRequest::Rebalance { most, dry_run: dry_run.is_given() })
 }
 
 /// `CONF.RESTART key LIVE n cmu ... [TERM t]`
 pub(super) fn restart(call: &Call<'_>, [_, live, term]: &[Argument<'_>; 3]) -> Done {
-    let live = live.words().to_vec();
-    answer::<Realm>(
-        call,
-        &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Restart { live } },
-    )
+    answer_scheduler(call, term, SchedulerRequest::Restart { live: live.words().to_vec() })
 }
 
 /// `CONF.MOVE key e164 [TO cmu] [TERM t]`
 pub(super) fn move_(call: &Call<'_>, [_, e164, to, term]: &[Argument<'_>; 4]) -> Done {
-    let (e164, to) = (e164.text(), to.optional_text());
-    answer::<Realm>(
-        call,
-        &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Move { e164, to } },
-    )
+    answer_scheduler(call, term, SchedulerRequest::Move { e164: e164.text(), to: to.optional_text() })
 }

@@ -1,6 +1,5 @@
 //! `INFO allot`: counters of events in this process, and gauges of its state (docs/operate.md).
 
-use allot_core::shared::invariant;
 use allot_core::shared::text::quoted;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
@@ -97,12 +96,8 @@ pub(crate) fn write(info: &InfoWriter, families: &[FamilyEntry]) {
 /// Places that have been logged.
 static LOGGED: Mutex<BTreeSet<(&str, u32)>> = Mutex::new(BTreeSet::new());
 
-/// Has broken invariants of the state machines reported here; once, at load.
-pub(crate) fn receive_invariants() {
-    invariant::set_reporter(broken_invariant);
-}
-
-fn broken_invariant(what: &'static str, place: &'static Location<'static>) {
+/// Reports a broken invariant of a state machine.
+pub(crate) fn broken_invariant(what: &'static str, place: &'static Location<'static>) {
     INTERNAL_ERRORS.add(1);
     // A panic elsewhere while the set was locked does it no harm.
     let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -51,6 +51,25 @@ pub(crate) fn reply_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)]) {
     }
 }
 
+pub(crate) fn reply_list<L>(ctx: Context<'_>, all: L, reply: impl FnMut(L::Item))
+where
+    L: IntoIterator<IntoIter: ExactSizeIterator>,
+{
+    let all = all.into_iter();
+    ctx.reply_array(all.len());
+    all.for_each(reply);
+}
+
+/// Replies with a page of a list: the cursor of the next page, and the entries.
+pub(crate) fn reply_page<L>(ctx: Context<'_>, next: &Field<'_>, all: L, reply: impl FnMut(L::Item))
+where
+    L: IntoIterator<IntoIter: ExactSizeIterator>,
+{
+    ctx.reply_array(2);
+    reply_field(ctx, next);
+    reply_list(ctx, all, reply);
+}
+
 /// Replies with the record of something that the state must hold, since the request has just found or made it.
 pub(crate) fn reply_present<T>(ctx: Context<'_>, found: Option<T>, reply: impl FnOnce(T)) {
     match expect_present(found) {

@@ -16,7 +16,7 @@ use std::ptr::null_mut;
 
 use super::api::api;
 use super::context::{Answer, Context};
-use super::guard::{guard, hooks};
+use super::guard::with_hooks;
 use super::string::KeyName;
 
 /// A client that waits. The server frees it after it was unblocked, which consumes it.
@@ -128,12 +128,8 @@ unsafe extern "C" fn before_sleep(ctx: *mut RedisModuleCtx, _: RedisModuleEvent,
     if part != raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
         return;
     }
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            // SAFETY: the server lends its context for this call.
-            (hooks.before_sleep)(unsafe { Context::lent(ctx) });
-        }
-    });
+    // SAFETY: the server lends its context for this call.
+    with_hooks(|hooks| (hooks.before_sleep)(unsafe { Context::lent(ctx) }));
 }
 
 /// The key was created, or signalled by another module: that answers nobody.
@@ -142,24 +138,14 @@ unsafe extern "C" fn key_is_ready(_: *mut RedisModuleCtx, _: *mut *mut RedisModu
 }
 
 unsafe extern "C" fn wait_ended(ctx: *mut RedisModuleCtx, _: *mut *mut RedisModuleString, _: c_int) -> c_int {
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            // SAFETY: the server lends its context for this call, which is about a client that waits.
-            let (ctx, id) = unsafe { (Context::lent(ctx), id_of(ctx)) };
-            (hooks.wait_ended)(ctx, id);
-        }
-    });
+    // SAFETY: the server lends its context for this call, which is about a client that waits.
+    with_hooks(|hooks| unsafe { (hooks.wait_ended)(Context::lent(ctx), id_of(ctx)) });
     raw::REDISMODULE_OK as c_int
 }
 
 unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, _: *mut RedisModuleBlockedClient) {
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            // SAFETY: as in `wait_ended`.
-            let (ctx, id) = unsafe { (Context::lent(ctx), id_of(ctx)) };
-            (hooks.disconnected)(ctx, id);
-        }
-    });
+    // SAFETY: as in `wait_ended`.
+    with_hooks(|hooks| unsafe { (hooks.disconnected)(Context::lent(ctx), id_of(ctx)) });
 }
 
 /// The id under which the client of a callback waits.

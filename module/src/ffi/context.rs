@@ -220,28 +220,32 @@ impl<'a> Context<'a> {
 
     /// Runs an ordinary command and replicates it. A command of a module replicates its effects itself.
     pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> Outcome {
-        let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
-        let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
-        // SAFETY: the context is live, and the strings until the end of this function; `v` names their type. The reply is freed
-        // once, and not used after that.
-        unsafe {
-            let (first, len) = (raw.as_mut_ptr(), raw.len());
-            let reply: *mut RedisModuleCallReply =
-                api!(RedisModule_Call(self.caller(), command.as_ptr(), c"!v".as_ptr(), first, len));
-            if reply.is_null() {
-                return Outcome::NotRun;
-            }
-            let outcome = match api!(RedisModule_CallReplyType(reply)) as isize {
-                raw::REDISMODULE_REPLY_ERROR => Outcome::Refused,
-                _ => Outcome::Done,
-            };
-            api!(RedisModule_FreeCallReply(reply));
-            outcome
+        // SAFETY: the reply is live.
+        let is_error = |reply| unsafe {
+            api!(RedisModule_CallReplyType(reply)) as isize == raw::REDISMODULE_REPLY_ERROR
+        };
+        match self.call(command, c"!v", arguments, is_error) {
+            None => Outcome::NotRun,
+            Some(true) => Outcome::Refused,
+            Some(false) => Outcome::Done,
         }
     }
 
     /// Runs an ordinary command that only reads. Returns its reply, as far as it consists of text, numbers and lists.
     pub(crate) fn ask(self, command: &CStr, arguments: &[&[u8]]) -> Answer {
+        // SAFETY: the reply is live.
+        self.call(command, c"v", arguments, |reply| unsafe { Answer::of(reply) }).unwrap_or(Answer::Nothing)
+    }
+
+    /// Runs an ordinary command and reads its reply, which is live until `read` returns. `None` if the server did not run
+    /// the command. `format` ends with `v` for the arguments.
+    fn call<T>(
+        self,
+        command: &CStr,
+        format: &CStr,
+        arguments: &[&[u8]],
+        read: impl FnOnce(*mut RedisModuleCallReply) -> T,
+    ) -> Option<T> {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
         let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
         // SAFETY: the context is live, and the strings until the end of this function; `v` names their type. The reply is freed
@@ -249,13 +253,13 @@ impl<'a> Context<'a> {
         unsafe {
             let (first, len) = (raw.as_mut_ptr(), raw.len());
             let reply: *mut RedisModuleCallReply =
-                api!(RedisModule_Call(self.caller(), command.as_ptr(), c"v".as_ptr(), first, len));
+                api!(RedisModule_Call(self.caller(), command.as_ptr(), format.as_ptr(), first, len));
             if reply.is_null() {
-                return Answer::Nothing;
+                return None;
             }
-            let answer = Answer::of(reply);
+            let read = read(reply);
             api!(RedisModule_FreeCallReply(reply));
-            answer
+            Some(read)
         }
     }
 

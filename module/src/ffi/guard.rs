@@ -47,15 +47,20 @@ pub(super) fn set_hooks(hooks: &'static Hooks) {
     let _ = HOOKS.set(hooks);
 }
 
-/// The hooks; `None` before the module is loaded.
-pub(super) fn hooks() -> Option<&'static Hooks> {
-    HOOKS.get().copied()
+/// Runs a function that the server called and that hands the call to a hook. Before the module is loaded, it does not run.
+/// A panic is caught and counted.
+pub(super) fn with_hooks(work: impl FnOnce(&'static Hooks)) {
+    guard((), || {
+        if let Some(hooks) = HOOKS.get() {
+            work(hooks);
+        }
+    });
 }
 
 /// Runs a function that the server called. A panic is caught and counted, and the result is then `otherwise`.
 pub(crate) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        if let Some(hooks) = hooks() {
+        if let Some(hooks) = HOOKS.get() {
             (hooks.panicked)();
         }
         otherwise

@@ -10,7 +10,7 @@ use super::alloc::is_aligned;
 use super::api::api;
 use super::context::{Context, make_detached_context};
 use super::freeing;
-use super::guard::{Hooks, guard, hooks, set_hooks};
+use super::guard::{Hooks, guard, set_hooks, with_hooks};
 use super::info::InfoWriter;
 use super::string::bytes_of;
 use super::value::{self, Native};
@@ -199,11 +199,7 @@ unsafe extern "C" fn set_setting(
 }
 
 unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            (hooks.info)(&InfoWriter { raw: ctx });
-        }
-    });
+    with_hooks(|hooks| (hooks.info)(&InfoWriter { raw: ctx }));
 }
 
 /// Tells a value of one type that its key has another name.
@@ -229,16 +225,18 @@ unsafe extern "C" fn key_event(
     match event.to_bytes() {
         b"del" | b"expired" | b"evicted" => {
             // SAFETY: the server lends context and name for this call.
-            guard((), || unsafe { value_lost(event, Context::lent(ctx), name) });
+            with_hooks(|hooks| unsafe { value_lost(hooks, event, Context::lent(ctx), name) });
         }
         // SAFETY: the server lends context and name for this call.
-        b"rename_from" | b"move_from" => guard((), || unsafe {
-            value_lost(event, Context::lent(ctx), name);
+        b"rename_from" | b"move_from" => with_hooks(|hooks| unsafe {
+            value_lost(hooks, event, Context::lent(ctx), name);
             let from = (Context::lent(ctx).selected_db(), bytes_of(name).into());
             MOVED_FROM.set(Some(from));
         }),
-        // SAFETY: as above.
-        b"rename_to" | b"move_to" => guard((), || unsafe { key_moved(Context::lent(ctx), name) }),
+        b"rename_to" | b"move_to" => {
+            // SAFETY: as above.
+            with_hooks(|hooks| unsafe { key_moved(hooks, Context::lent(ctx), name) });
+        }
         _ => {}
     }
     raw::REDISMODULE_OK as c_int
@@ -248,10 +246,8 @@ unsafe extern "C" fn key_event(
 ///
 /// # Safety
 /// The name is live.
-unsafe fn value_lost(event: &CStr, ctx: Context<'_>, name: *mut RedisModuleString) {
-    if let Some(hooks) = hooks()
-        && (hooks.asks_why)()
-    {
+unsafe fn value_lost(hooks: &Hooks, event: &CStr, ctx: Context<'_>, name: *mut RedisModuleString) {
+    if (hooks.asks_why)() {
         // SAFETY: the caller's promise.
         let name = unsafe { bytes_of(name) };
         (hooks.because)(event.to_bytes(), (ctx.selected_db(), name));
@@ -262,16 +258,14 @@ unsafe fn value_lost(event: &CStr, ctx: Context<'_>, name: *mut RedisModuleStrin
 ///
 /// # Safety
 /// The name is live.
-unsafe fn key_moved(ctx: Context<'_>, name: *mut RedisModuleString) {
+unsafe fn key_moved(hooks: &Hooks, ctx: Context<'_>, name: *mut RedisModuleString) {
     MOVED.with_borrow(|types| {
         for moved in types {
             // SAFETY: the caller's promise.
             unsafe { moved(ctx, name) };
         }
     });
-    if let Some((db, from)) = MOVED_FROM.take()
-        && let Some(hooks) = hooks()
-    {
+    if let Some((db, from)) = MOVED_FROM.take() {
         // SAFETY: the caller's promise.
         let name = unsafe { bytes_of(name) };
         (hooks.moved)((db, &from), (ctx.selected_db(), name));
@@ -280,41 +274,30 @@ unsafe fn key_moved(ctx: Context<'_>, name: *mut RedisModuleString) {
 
 unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, data: *mut c_void) {
     // SAFETY: the data of this event, if there are any, are of this type.
-    guard((), || unsafe {
-        if let Some(swap) = data.cast::<raw::RedisModuleSwapDbInfo>().as_ref()
-            && let Some(hooks) = hooks()
-        {
+    with_hooks(|hooks| unsafe {
+        if let Some(swap) = data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() {
             (hooks.swapped)(swap.dbnum_first, swap.dbnum_second);
         }
     });
 }
 
 unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, _: *mut c_void) {
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            // SAFETY: the server lends its context for this call.
-            (hooks.cron)(unsafe { Context::lent(ctx) });
-        }
-    });
+    // SAFETY: the server lends its context for this call.
+    with_hooks(|hooks| (hooks.cron)(unsafe { Context::lent(ctx) }));
 }
 
 unsafe extern "C" fn role_changed(_: *mut RedisModuleCtx, _: RedisModuleEvent, role: u64, _: *mut c_void) {
-    guard((), || {
-        if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA
-            && let Some(hooks) = hooks()
-        {
-            (hooks.demoted)();
-        }
-    });
+    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
+        with_hooks(|hooks| (hooks.demoted)());
+    }
 }
 
 unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {
     // SAFETY: the data of this event, if there are any, are of this type.
-    guard((), || unsafe {
+    with_hooks(|hooks| unsafe {
         // The server tells before and after. Before, no key of the new contents is loaded yet.
         if part == raw::REDISMODULE_SUBEVENT_FLUSHDB_START
             && let Some(flush) = data.cast::<raw::RedisModuleFlushInfo>().as_ref()
-            && let Some(hooks) = hooks()
         {
             (hooks.flushed)((flush.dbnum >= 0).then_some(flush.dbnum));
         }

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use super::api::api;
 use super::context::{Context, detached_context};
-use super::guard::{guard, hooks};
+use super::guard::with_hooks;
 
 /// The longest time for which a timer is set. Redis 7.0 computes in an `int` for how many microseconds it may sleep when
 /// a timer has fired and another is set. From 36 minutes on, this overflows, and the event loop polls without sleeping
@@ -44,10 +44,6 @@ impl Drop for Timer {
 }
 
 unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _: *mut c_void) {
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            // SAFETY: the server lends its context for this call.
-            (hooks.timer)(unsafe { Context::lent(ctx) });
-        }
-    });
+    // SAFETY: the server lends its context for this call.
+    with_hooks(|hooks| (hooks.timer)(unsafe { Context::lent(ctx) }));
 }

@@ -7,6 +7,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 use super::replies::{reply_info, reply_live_lease, reply_number, reply_switch};
 use super::writes::number;
 use crate::engine::argument::{Argument, READ_AT_ONCE};
+use crate::engine::reply::{Field, reply_page};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -39,12 +40,9 @@ pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4])
     let state = shown(state)?;
     read::<Pool>(call, |pool, now| {
         let (next, numbers) = pool.scan(cursor, count, state, now);
-        call.ctx.reply_array(2);
-        call.ctx.reply_string(next.to_string().as_bytes());
-        call.ctx.reply_array(numbers.len());
-        for number in numbers {
+        reply_page(call.ctx, &Field::Made(next.to_string()), &numbers, |number| {
             call.ctx.reply_string(&number.text());
-        }
+        });
         Ok(())
     })
 }
@@ -65,12 +63,9 @@ pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: &[Argument<'_>; 
     let from = cursor(from.optional_integer().unwrap_or(0))?;
     read::<Pool>(call, |pool, now| {
         let (next, leases) = pool.lease_scan(from, count, switch, now);
-        call.ctx.reply_array(2);
-        call.ctx.reply_string(next.to_string().as_bytes());
-        call.ctx.reply_array(leases.len());
-        for lease in &leases {
+        reply_page(call.ctx, &Field::Made(next.to_string()), &leases, |lease| {
             reply_live_lease(call.ctx, lease);
-        }
+        });
         Ok(())
     })
 }
@@ -81,12 +76,9 @@ pub(super) fn switches(call: &Call<'_>, [_, from, count]: &[Argument<'_>; 3]) ->
         (cursor(from.optional_integer().unwrap_or(0))?, count.count(USUAL_COUNT, READ_AT_ONCE)?);
     read::<Pool>(call, |pool, now| {
         let (next, switches) = pool.switch_scan(from, count, now);
-        call.ctx.reply_array(2);
-        call.ctx.reply_string(next.to_string().as_bytes());
-        call.ctx.reply_array(switches.len());
-        for switch in &switches {
+        reply_page(call.ctx, &Field::Made(next.to_string()), &switches, |switch| {
             reply_switch(call.ctx, switch);
-        }
+        });
         Ok(())
     })
 }

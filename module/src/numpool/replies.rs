@@ -114,7 +114,7 @@ pub(super) fn reply_info(ctx: Context<'_>, pool: &Pool, now: i64) {
         ("causes_other", Field::Number(others as i64)),
         ("rate", Field::Number(settings.rate.map_or(0, |rate| rate.count.into()))),
         ("rate_window", Field::number(settings.rate.map(|rate| rate.window))),
-        ("rate_until", Field::number(pool.forbidden_until(now))),
+        ("rate_until", Field::number(pool.rate_until(now))),
         ("peers", Field::Number(settings.peers.into())),
         ("peerttl", Field::Number(settings.peerttl)),
         ("known_peers", Field::Number(pool.known_peers() as i64)),

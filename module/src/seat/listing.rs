@@ -10,7 +10,7 @@ use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_sea
 use super::several;
 use super::writes::wish_of;
 use crate::engine::argument::Argument;
-use crate::engine::reply::{Field, reply_field};
+use crate::engine::reply::{Field, reply_field, reply_list};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 use crate::ffi::Context;
@@ -77,8 +77,7 @@ fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T))
     ctx.reply_string(b"cursor");
     ctx.reply_integer(next as i64);
     ctx.reply_string(b"items");
-    ctx.reply_array(records.len());
-    records.iter().for_each(reply);
+    reply_list(ctx, records, reply);
 }
 
 /// `SEAT.FIND key count [option ...] [BEST k] [ALSO n key ...] [BESIDE n key ...]`
@@ -94,14 +93,13 @@ pub(super) fn find<'a>(
     }
     several::find(call, also, beside, (&wish, best as usize), |show, offers| {
         let ctx = call.ctx;
-        ctx.reply_array(offers.len());
-        for seats in offers {
+        reply_list(ctx, offers, |seats| {
             ctx.reply_map(5);
             ctx.reply_string(b"seats");
             reply_seats(ctx, show, seats);
             ctx.reply_string(b"area");
             reply_field(ctx, &Field::maybe(show.only_area(seats).map(str::as_bytes)));
             reply_places(ctx, show, seats);
-        }
+        });
     })
 }

@@ -9,7 +9,7 @@ use allot_core::shared::text::quoted;
 
 use super::replies::{reply_hold, reply_seat, reply_seats};
 use crate::engine::argument::{Argument, LISTED_AT_ONCE, READ_AT_ONCE};
-use crate::engine::reply::{Field, reply_record};
+use crate::engine::reply::{Field, reply_list, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 use crate::ffi::Context;
@@ -30,17 +30,13 @@ pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
 pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
     read::<Show>(call, |show, now| {
         let (user, claims) = (user.text(), show.claims());
-        let listed = claims.user_called(user).map_or(0, |user| claims.holds_of(user).len());
+        let listed = claims.user_called(user).map_or(0, |user| claims.user(user).holds.len());
         if listed > READ_AT_ONCE as usize {
             let user = quoted(user);
             let text = format!("user {user} has {listed} holds; at most {READ_AT_ONCE} can be listed");
             return Err(Refusal::new(Code::Limit, text));
         }
-        let holds = show.holds_of(user, now);
-        call.ctx.reply_array(holds.len());
-        for record in &holds {
-            reply_hold(call.ctx, show, record);
-        }
+        reply_list(call.ctx, &show.holds_of(user, now), |record| reply_hold(call.ctx, show, record));
         Ok(())
     })
 }
@@ -99,28 +95,20 @@ pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done
             );
             return Err(Refusal::new(Code::Limit, text));
         }
-        let ctx = call.ctx;
-        ctx.reply_array(buckets.len());
-        for bucket in buckets {
+        reply_list(call.ctx, buckets, |bucket| {
             let info = venue.area(bucket.area);
-            ctx.reply_map(8);
-            ctx.reply_string(b"area");
-            ctx.reply_string(info.id.as_bytes());
-            ctx.reply_string(b"tier");
-            ctx.reply_string(venue.tier_name(bucket.tier).as_bytes());
-            let numbers = [
-                ("priority", i64::from(info.priority)),
-                ("free", bucket.counts.free.into()),
-                ("held", bucket.counts.held.into()),
-                ("sold", bucket.counts.sold.into()),
-                ("blocked", bucket.counts.blocked.into()),
-                ("longest", show.longest_run(bucket).into()),
+            let fields = [
+                ("area", Field::Text(info.id.as_bytes())),
+                ("tier", Field::Text(venue.tier_name(bucket.tier).as_bytes())),
+                ("priority", Field::Number(info.priority.into())),
+                ("free", Field::Number(bucket.counts.free.into())),
+                ("held", Field::Number(bucket.counts.held.into())),
+                ("sold", Field::Number(bucket.counts.sold.into())),
+                ("blocked", Field::Number(bucket.counts.blocked.into())),
+                ("longest", Field::Number(show.longest_run(bucket).into())),
             ];
-            for (name, value) in numbers {
-                ctx.reply_string(name.as_bytes());
-                ctx.reply_integer(value);
-            }
-        }
+            reply_record(call.ctx, &fields);
+        });
         Ok(())
     })
 }
@@ -128,9 +116,7 @@ pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done
 /// `SEAT.BLOCKS key`
 pub(super) fn blocks(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Show>(call, |show, now| {
-        let records = show.block_records(now);
-        call.ctx.reply_array(records.len());
-        for BlockRecord { block, left } in records {
+        reply_list(call.ctx, show.block_records(now), |BlockRecord { block, left }| {
             let fields = [
                 ("block", Field::maybe(block.name.as_deref())),
                 ("seats", Field::Number(block.seats.len() as i64)),
@@ -139,7 +125,7 @@ pub(super) fn blocks(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
                 ("per_user", Field::number(block.per_user.map(i64::from))),
             ];
             reply_record(call.ctx, &fields);
-        }
+        });
         Ok(())
     })
 }
@@ -179,12 +165,11 @@ fn reply_counts(ctx: Context<'_>, show: &Show, area: Area) {
         (SeatState::Sold, counts.sold),
         (SeatState::Blocked, counts.blocked),
     ];
-    ctx.reply_array(states.len());
-    for (state, count) in states {
+    reply_list(ctx, states, |(state, count)| {
         ctx.reply_array(2);
         ctx.reply_string(state.word().as_bytes());
         ctx.reply_string(count.to_string().as_bytes());
-    }
+    });
 }
 
 /// `SEAT.PLAN key`

@@ -7,7 +7,7 @@ use allot_core::seat::read::SeatRecord;
 use allot_core::seat::venue::Seat;
 use allot_core::seat::{HoldRecord, Show, WaitRecord};
 
-use crate::engine::reply::{Field, reply_record};
+use crate::engine::reply::{Field, reply_field, reply_list, reply_record};
 use crate::ffi::Context;
 
 thread_local! {
@@ -50,10 +50,7 @@ pub(super) fn reply_places(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
 pub(super) fn reply_sale(ctx: Context<'_>, show: &Show, record: &SaleRecord) {
     ctx.reply_map(4);
     ctx.reply_string(b"order");
-    match &record.order {
-        Some(order) => ctx.reply_string(order),
-        None => ctx.reply_null(),
-    }
+    reply_field(ctx, &Field::maybe(record.order.as_deref()));
     reply_names(ctx, &record.sale);
     ctx.reply_string(b"seats");
     reply_seats(ctx, show, &record.sale.seats);
@@ -92,13 +89,12 @@ pub(super) fn reply_waiter(ctx: Context<'_>, show: &Show, id: u32) {
 }
 
 pub(super) fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
-    ctx.reply_array(seats.len());
     let mut id = ID.take();
-    for &seat in seats {
+    reply_list(ctx, seats, |&seat| {
         id.clear();
         show.venue().write_id(seat, &mut id);
         ctx.reply_string(id.as_bytes());
-    }
+    });
     ID.set(id);
 }
 
@@ -110,40 +106,22 @@ pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
     let tier = layout.tier_slot(position).and_then(|slot| layout.tiers.get(slot));
     let mut label = String::new();
     venue.write_label(record.seat, &mut label);
-    let maybe = |value: Option<&[u8]>| match value {
-        Some(value) => ctx.reply_string(value),
-        None => ctx.reply_null(),
-    };
-    ctx.reply_map(12);
-    let texts = [
-        ("id", venue.id(record.seat)),
-        ("area", venue.area(venue.area_of(row)).id.to_string()),
-        ("row", venue.row_label(row).to_owned()),
-        ("label", label),
-        ("tier", tier.map(|&(tier, _)| venue.tier_name(tier).to_owned()).unwrap_or_default()),
-        ("state", record.state.word().to_owned()),
+    let fields = [
+        ("id", Field::Made(venue.id(record.seat))),
+        ("area", Field::Text(venue.area(venue.area_of(row)).id.as_bytes())),
+        ("row", Field::Text(venue.row_label(row).as_bytes())),
+        ("label", Field::Made(label)),
+        ("tier", Field::Text(tier.map_or("", |&(tier, _)| venue.tier_name(tier)).as_bytes())),
+        ("state", Field::Text(record.state.word().as_bytes())),
+        ("token", Field::maybe(record.token.as_deref())),
+        ("user", Field::maybe(record.user.as_deref())),
+        ("until", Field::number(record.until)),
+        ("order", Field::maybe(record.order.as_deref())),
+        (
+            "flags",
+            Field::list(venue.flag_names(layout.flags_at(position)), |flag| Field::Text(flag.as_bytes())),
+        ),
+        ("block", Field::maybe(record.block.as_deref())),
     ];
-    for (name, value) in &texts {
-        ctx.reply_string(name.as_bytes());
-        ctx.reply_string(value.as_bytes());
-    }
-    ctx.reply_string(b"token");
-    maybe(record.token.as_deref());
-    ctx.reply_string(b"user");
-    maybe(record.user.as_deref());
-    ctx.reply_string(b"until");
-    match record.until {
-        Some(until) => ctx.reply_integer(until),
-        None => ctx.reply_null(),
-    }
-    ctx.reply_string(b"order");
-    maybe(record.order.as_deref());
-    ctx.reply_string(b"flags");
-    let flags: Vec<&str> = venue.flag_names(layout.flags_at(position)).collect();
-    ctx.reply_array(flags.len());
-    for flag in flags {
-        ctx.reply_string(flag.as_bytes());
-    }
-    ctx.reply_string(b"block");
-    maybe(record.block.as_deref());
+    reply_record(ctx, &fields);
 }

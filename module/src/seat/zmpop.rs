@@ -6,6 +6,7 @@
 
 use allot_core::shared::refusal::{Code, Refusal};
 
+use crate::engine::reply::reply_list;
 use crate::engine::step::wrong_type;
 use crate::engine::word::integer;
 use crate::engine::{Call, Done};
@@ -145,12 +146,11 @@ fn neighbours(key: &Key<'_>, options: &Options, stride: i64) -> Members {
 fn reply(call: &Call<'_>, name: &[u8], members: &[Member]) {
     call.ctx.reply_array(2);
     call.ctx.reply_string(name);
-    call.ctx.reply_array(members.len());
-    for member in members {
+    reply_list(call.ctx, members, |member| {
         call.ctx.reply_array(2);
         call.ctx.reply_string(member.name.name().as_bytes());
         call.ctx.reply_double(member.score);
-    }
+    });
 }
 
 fn syntax() -> Refusal {

@@ -44,10 +44,16 @@ impl Realm {
     /// # Errors
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::decode_into(Self::default(), bytes)
+    }
+
+    /// Decodes a realm into an empty one, whose tables number the records.
+    pub(in crate::conf) fn decode_into(empty: Self, bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
         ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
-        let mut realm = Self::open(reader.field()?, applied);
+        let Self { units, conferences, .. } = empty;
+        let mut realm = Self { units, conferences, ..Self::open(reader.field()?, applied) };
         (realm.term, realm.leader) = (reader.field()?, reader.field()?);
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         (realm.last_epoch, realm.adopts_after, realm.ends) =

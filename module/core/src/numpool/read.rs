@@ -212,11 +212,6 @@ impl Pool {
         self.last_numbers.len()
     }
 
-    /// Until when the rate of the pool forbids another call at `now`. O(1).
-    pub fn forbidden_until(&self, now: Millis) -> Option<Millis> {
-        self.rate_until(now)
-    }
-
     /// The causes that the pool knows, and how many calls ended with others.
     pub fn causes(&self) -> (&[Cause], u64) {
         (&self.causes.list, self.causes.other)

@@ -102,7 +102,7 @@ impl Show {
     /// The ends of blocks by `now`, as events: as many as have about `limit` seats, and one at least.
     pub(super) fn overdue_blocks(&self, now: Millis, limit: usize) -> Vec<Event> {
         let mut seats = 0;
-        let due = self.blocks.due(now, limit).into_iter().filter_map(|id| self.blocks.get(id));
+        let due = self.blocks.deadlines.due(now, limit).into_iter().filter_map(|id| self.blocks.get(id));
         let due = due.take_while(|block| {
             let fits = seats < limit;
             seats = seats.saturating_add(block.seats.len());

@@ -348,7 +348,7 @@ impl Show {
             }
             Event::Arranged { limits, areas, .. } => {
                 limits.check().map_err(|_| Damaged("a limit is out of range"))?;
-                let rising = areas.windows(2).all(|pair| matches!(pair, [a, b] if a.area < b.area));
+                let rising = areas.is_sorted_by(|a, b| a.area < b.area);
                 let known = areas.last().is_none_or(|last| (last.area as usize) < self.venue.areas().len());
                 ensure(rising && known, "an area is unknown or out of order")?;
                 let order_kept = areas.iter().all(|area| {
@@ -400,7 +400,7 @@ impl Show {
                 )?;
                 let mut taken = to.clone();
                 taken.sort_unstable();
-                let rising = taken.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+                let rising = taken.is_sorted_by(|a, b| a < b);
                 taken.retain(|seat| from.binary_search(seat).is_err());
                 ensure(rising && all(&taken, SeatState::Free), "a seat to which a sale moves is not free")
             }

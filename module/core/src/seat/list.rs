@@ -135,7 +135,7 @@ impl Show {
         count: u32,
         record: impl Fn(&Claim, HoldRecord) -> Option<T>,
     ) -> (Vec<T>, u64) {
-        let end = self.claims.numbers();
+        let end = self.claims.table.slots();
         let from = u32::try_from(cursor).unwrap_or(u32::MAX).min(end);
         let to = from.saturating_add(count).min(end);
         let (mut found, mut seats) = (Vec::new(), 0);
@@ -143,7 +143,7 @@ impl Show {
             if seats >= SEATS_AT_ONCE {
                 return (found, number.into());
             }
-            let Some(claim) = self.claims.numbered(number).filter(|claim| self.passes(claim, filter)) else {
+            let Some(claim) = self.claims.table.get(number).filter(|claim| self.passes(claim, filter)) else {
                 continue;
             };
             let whole = self.hold_record(claim, 0);

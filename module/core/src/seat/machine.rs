@@ -75,7 +75,7 @@ impl Machine for Show {
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
-        self.event_stream_length()
+        self.events
     }
 
     fn flushed(sent: Sent) -> Event {

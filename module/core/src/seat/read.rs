@@ -87,7 +87,8 @@ impl Show {
         let Some(info) = self.claims.user_called(user) else { return Vec::new() };
         let mut holds: Vec<HoldRecord> = self
             .claims
-            .holds_of(info)
+            .user(info)
+            .holds
             .iter()
             .filter_map(|&id| {
                 let claim = self.claims.get(id);
@@ -105,7 +106,7 @@ impl Show {
     /// The seats of an order, in ascending order; `None` for an unknown order, and for one of more than `most` seats.
     /// O(seats log seats), and at most O(most log most).
     pub fn order_seats(&self, reference: &[u8], most: usize) -> Option<Seats> {
-        let claims = self.claims.claims_of(self.claims.order_called(reference)?);
+        let claims = &self.claims.order(self.claims.order_called(reference)?).claims;
         let seats_of = |&id: &u32| &self.claims.get(id).seats;
         // A claim has one seat at least, so an order of more claims is not even counted.
         if claims.len() > most || claims.iter().map(|id| seats_of(id).len()).sum::<usize>() > most {

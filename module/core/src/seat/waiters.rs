@@ -243,7 +243,7 @@ impl Show {
             sound && needed.is_some_and(|needed| needed <= wish.count),
             "the flags or needs of a wish are out of range",
         )?;
-        let rising = wish.areas.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+        let rising = wish.areas.is_sorted_by(|a, b| a < b);
         let known = wish.areas.last().is_none_or(|&last| (last as usize) < self.venue.areas().len());
         if rising && known { Ok(()) } else { Err(Damaged("an area is unknown or out of order")) }
     }

@@ -1,9 +1,11 @@
 //! The encoding of values by their types. Events and snapshots consist of such values.
 //!
-//! A type has one encoding. Its bounds are checked when a value is read, because the bytes may be damaged or forged.
+//! A type has one encoding. Its bounds are checked when a value is read, because the bytes may be damaged or forged. A value
+//! that is written is within them, unless the code is wrong: no server could load a file with another value.
 
-use super::Bytes;
-use super::codec::{Damaged, Reader, Writer, ensure};
+use super::codec::{Damaged, LAST_COUNT, Reader, Writer, ensure};
+use super::{Bytes, MAX_IDENTIFIER};
+use crate::invariant;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -65,6 +67,7 @@ impl Field for u32 {
 /// A count, an epoch or a term: below 2^53.
 impl Field for u64 {
     fn encode(&self, out: &mut Writer) {
+        invariant!(*self <= LAST_COUNT, "a count that is written is in its range");
         out.unsigned(*self);
     }
 
@@ -111,6 +114,7 @@ impl Field for i32 {
 /// A time or a span of time (`Millis`): 0 to 2^53 - 1.
 impl Field for i64 {
     fn encode(&self, out: &mut Writer) {
+        invariant!((0..=LAST_COUNT as Self).contains(self), "a time that is written is in its range");
         out.signed(*self);
     }
 
@@ -131,10 +135,16 @@ impl Field for (u64, u64) {
     }
 }
 
+fn encode_identifier(identifier: &[u8], out: &mut Writer) {
+    let fits = (1..=MAX_IDENTIFIER).contains(&identifier.len());
+    invariant!(fits, "an identifier that is written has 1 to 256 bytes");
+    out.string(identifier);
+}
+
 /// An identifier: 1 to 256 bytes.
 impl Field for Bytes {
     fn encode(&self, out: &mut Writer) {
-        out.string(self);
+        encode_identifier(self, out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -145,7 +155,7 @@ impl Field for Bytes {
 /// An identifier that many records share.
 impl Field for Arc<[u8]> {
     fn encode(&self, out: &mut Writer) {
-        out.string(self);
+        encode_identifier(self, out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -399,4 +409,25 @@ macro_rules! fields {
             }
         }
     )+};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_written(value: &impl Field) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Writer::default().field(value))).is_ok()
+    }
+
+    #[test]
+    fn value_that_could_not_be_read_is_not_written() {
+        assert!(is_written(&LAST_COUNT) && !is_written(&(LAST_COUNT + 1)));
+        assert!(is_written(&0i64) && !is_written(&-1i64) && !is_written(&(1i64 << 53)));
+        for len in [0, 1, MAX_IDENTIFIER, MAX_IDENTIFIER + 1] {
+            let fits = (1..=MAX_IDENTIFIER).contains(&len);
+            let name = vec![b'a'; len];
+            assert_eq!(is_written(&Bytes::from_slice(&name)), fits);
+            assert_eq!(is_written(&Arc::<[u8]>::from(name)), fits);
+        }
+    }
 }

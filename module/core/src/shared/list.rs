@@ -15,6 +15,27 @@ pub trait Links {
     fn set_links(&mut self, id: u32, links: [u32; 2]);
 }
 
+/// Has the records of a table be in lists by their field `links`.
+macro_rules! links_in_table {
+    ($Record:ty) => {
+        impl $crate::shared::list::Links for $crate::shared::table::Table<$Record> {
+            fn links(&self, id: u32) -> [u32; 2] {
+                let record = self.get(id);
+                $crate::invariant!(record.is_some(), "a record in a list is in the table");
+                record.map_or([$crate::shared::list::NONE; 2], |record| record.links)
+            }
+
+            fn set_links(&mut self, id: u32, links: [u32; 2]) {
+                match self.get_mut(id) {
+                    Some(record) => record.links = links,
+                    None => $crate::invariant!("a record in a list is in the table"),
+                }
+            }
+        }
+    };
+}
+pub(crate) use links_in_table;
+
 /// One list, in the order in which its things joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {

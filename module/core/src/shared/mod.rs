@@ -36,6 +36,11 @@ where
     smallvec::SmallVec::from_slice(list)
 }
 
+/// Bytes that a short list has allocated: none while it fits into itself.
+pub(crate) fn spilled<A: smallvec::Array>(list: &smallvec::SmallVec<A>) -> usize {
+    if list.spilled() { list.capacity() * size_of::<A::Item>() } else { 0 }
+}
+
 /// The longest identifier a client may use, in bytes.
 pub const MAX_IDENTIFIER: usize = 256;
 

@@ -96,6 +96,15 @@ impl<T> Table<T> {
         Self::restore((0..free.len()).map(|_| None), free)
     }
 
+    /// An empty table that gives its next entries the numbers of the entries of this one, in this order.
+    ///
+    /// # Errors
+    /// An entry is not named, or several times.
+    pub fn emptied(&self, next: &[u32]) -> Result<Self, Damaged> {
+        let empty = Self::numbered(next, self.free.clone());
+        empty.ok_or(Damaged("an entry of a table has no name, or several"))
+    }
+
     /// An upper bound of all numbers given out so far, including numbers that are free now.
     pub fn slots(&self) -> u32 {
         self.chunks.last().map_or(0, |last| ((self.chunks.len() - 1) * CHUNK + last.len()) as u32)

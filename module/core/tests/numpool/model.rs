@@ -390,7 +390,7 @@ impl Bench {
             count(&|entry| entry.suspended.is_some_and(|(cause, _)| cause.is_some()))
         );
         assert_eq!(totals.limited, count(&|entry| entry.limit_until.is_some()));
-        assert_eq!(self.pool.forbidden_until(self.now), self.naive.rate_until(self.now));
+        assert_eq!(self.pool.rate_until(self.now), self.naive.rate_until(self.now));
         assert_eq!(self.pool.known_peers(), self.naive.peers.len());
         let mut waiting: Vec<_> = self.naive.waiting.iter().collect();
         waiting.sort_by_key(|waiter| (-waiter.rank.0, waiter.rank.1));

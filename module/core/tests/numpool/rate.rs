@@ -120,7 +120,7 @@ fn call_that_is_taken_back_does_not_count() {
     assert_eq!(bench.serve(), []);
     bench.ok(&Request::TakeBack { number: n("1000"), lease: b"first" });
     assert_eq!(bench.serve(), [got(1, "1002")]);
-    assert_eq!(bench.pool.forbidden_until(bench.now), Some(1110));
+    assert_eq!(bench.pool.rate_until(bench.now), Some(1110));
 }
 
 #[test]
@@ -128,10 +128,10 @@ fn rate_survives_a_snapshot_and_a_clock_that_is_set_back() {
     let mut bench = bench(3, 1, 100);
     call(&mut bench, "first").unwrap();
     let mut pool = Pool::decode(&bench.pool.encode()).unwrap();
-    assert_eq!(pool.forbidden_until(1000), Some(1100));
+    assert_eq!(pool.rate_until(1000), Some(1100));
     Machine::set_back(&mut pool, 500);
-    assert_eq!(pool.forbidden_until(500), Some(600));
-    assert_eq!((pool.forbidden_until(600), pool.check()), (None, Ok(())));
+    assert_eq!(pool.rate_until(500), Some(600));
+    assert_eq!((pool.rate_until(600), pool.check()), (None, Ok(())));
 }
 
 #[test]

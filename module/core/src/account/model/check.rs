@@ -8,7 +8,6 @@ use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
 use crate::shared::invariant::{Checked, Contradiction, checks_of};
 use crate::shared::list::NONE;
-use crate::shared::table::Table;
 
 impl Book {
     /// Checks that the records agree with each other, and that all that is computed from them (shares, levels, the order
@@ -61,9 +60,9 @@ impl Book {
         accounts.sort_unstable();
         let accounts: Vec<u32> = accounts.into_iter().map(|(_, id)| id).collect();
         let empty = Self {
-            modules: numbered(&modules, &self.modules)?,
-            instances: numbered(&instances, &self.instances)?,
-            accounts: numbered(&accounts, &self.accounts)?,
+            modules: self.modules.emptied(&modules)?,
+            instances: self.instances.emptied(&instances)?,
+            accounts: self.accounts.emptied(&accounts)?,
             ..Self::default()
         };
         Self::decode_into(empty, &self.encode())
@@ -135,12 +134,6 @@ impl Book {
         });
         agrees(deleted, "the use of an account is kept that was not deleted, or has none")
     }
-}
-
-/// An empty table that gives out the numbers that `table` has for its entries, in this order.
-fn numbered<T>(numbers: &[u32], table: &Table<T>) -> Result<Table<T>, Damaged> {
-    let empty = Table::numbered(numbers, table.free().to_vec());
-    empty.ok_or(Damaged("an entry of a table has no name, or several"))
 }
 
 #[cfg(test)]

@@ -337,6 +337,7 @@ impl Realm {
                 self.placement_index.update(number, unit);
             }
         }
+        self.placement_index.settings = settings;
         let before = std::mem::replace(&mut self.settings, settings);
         // Deadlines depend on the settings.
         let differs = |state: &State| state.times(&before) != state.times(&settings);

@@ -1,42 +1,64 @@
-//! Checks a whole realm: all records, indexes and sums against each other.
+//! Checks a whole realm: a realm that is made again from its records must have the same indexes and sums.
 
 use super::conference::{Conference, State};
-use super::state::{Lost, Realm};
+use super::state::Realm;
 use super::unit::{Host, MAX_DRAINED, MAX_FORGOTTEN, MAX_REPLACED, Name, UnitState, host_of};
 use crate::ensure;
 use crate::shared::codec::{Damaged, ensure as agrees};
-use crate::shared::invariant::{Checked, checks_of};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::shared::invariant::{Checked, Contradiction, checks_of};
+use std::collections::BTreeSet;
 
 impl Realm {
-    /// Checks records, indexes, room and licences in use, deadlines, queues and messages against each other. O(size
-    /// of the realm), for tests and debugging.
+    /// Checks that the records agree with each other, and that all that is computed from them (indexes, room and licences in
+    /// use, deadlines, queues, reservations) is what they say. O(size of the realm), for tests and debugging.
     ///
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Checked {
-        let mut deadlines = 0;
+        self.units.check()?;
+        self.conferences.check()?;
+        let sound = self.made_again().map_err(|damaged| Contradiction(damaged.0.to_owned()))?;
         for (id, conference) in self.conferences.iter() {
             let check = checks_of(|| format!("conference {}", conference.e164.escape_ascii()));
-            self.check_conference(conference).or_else(|damaged| check(false, damaged.0))?;
-            check(self.find(&conference.e164) == Some(id), "is not found by its number")?;
-            let due = conference.next_due(&self.settings);
-            deadlines += usize::from(due.is_some());
-            check(self.conference_due.get(id) == due, "has another deadline")?;
-            check(conference.epoch <= self.last_epoch, "has an epoch that was not given out")?;
-            check(
-                conference.last_update <= self.last_epoch,
-                "was changed by a number that was not given out",
-            )?;
+            check(sound.conferences.get(id) == Some(conference), "is another in a snapshot")?;
         }
-        ensure!(self.conference_due.len() == deadlines, "a deadline belongs to no conference");
-        self.check_states()?;
-        self.check_requests()?;
-        self.check_units()?;
-        self.check_hosts()?;
-        self.check_pending()?;
-        self.check_reservations()?;
-        self.check_messages()
+        for (number, unit) in self.units.iter() {
+            let check = checks_of(|| format!("unit {}", unit.cmu.escape_ascii()));
+            let same = sound.units.get(number) == Some(unit);
+            check(same, "has other conferences, room or capacity in use than the conferences and hosts say")?;
+        }
+        self.names.check(self.conferences.iter().map(|(id, conference)| (id, &conference.e164[..])))?;
+        for (what, same) in [
+            ("the names of units", self.unit_names == sound.unit_names),
+            ("the hosts", self.hosts == sound.hosts),
+            ("the licences in use", self.licences == sound.licences),
+            ("the conferences by state", self.by_state == sound.by_state),
+            ("the requests", self.requests == sound.requests),
+            ("the pending conferences", self.queues == sound.queues),
+            ("the lost conferences", self.lost == sound.lost),
+            ("the units that take conferences", self.placement_index == sound.placement_index),
+            ("the reservations", self.reservations == sound.reservations),
+            ("the deadlines of conferences", self.conference_due == sound.conference_due),
+            ("the deadlines of units", self.unit_due == sound.unit_due),
+        ] {
+            ensure!(same, "{what} are not those that the records say");
+        }
+        self.outbox.check()
+    }
+
+    /// The realm decoded from its own snapshot, in which all records have the same numbers.
+    fn made_again(&self) -> Result<Self, Damaged> {
+        let units: Vec<u32> = self.unit_names.values().copied().collect();
+        let mut conferences: Vec<(&[u8], u32)> =
+            self.conferences.iter().map(|(id, conference)| (&conference.e164[..], id)).collect();
+        conferences.sort_unstable();
+        let conferences: Vec<u32> = conferences.into_iter().map(|(_, id)| id).collect();
+        let empty = Self {
+            units: self.units.emptied(&units)?,
+            conferences: self.conferences.emptied(&conferences)?,
+            ..Self::default()
+        };
+        Self::decode_into(empty, &self.encode())
     }
 
     /// Checks that the fields of a conference agree with each other and with the units. O(1).
@@ -114,75 +136,6 @@ impl Realm {
         Ok(())
     }
 
-    fn check_states(&self) -> Checked {
-        for (id, conference) in self.conferences.iter() {
-            let known = self.by_state.of(conference.state).get(&conference.origin_epoch);
-            ensure!(known == Some(&id), "conference {} has another state", conference.e164.escape_ascii());
-        }
-        let known: usize = State::ALL.iter().map(|&state| self.by_state.of(state).len()).sum();
-        ensure!(known == self.conferences.len(), "{known} conferences have a state, and not all");
-        Ok(())
-    }
-
-    fn check_requests(&self) -> Checked {
-        for (request, &id) in &self.requests {
-            let conference = self.conferences.get(id);
-            let same = conference.is_some_and(|conference| conference.asked_for() == Some(&request[..]));
-            ensure!(same, "request {} did not ask for its conference", request.escape_ascii());
-        }
-        let asked =
-            self.conferences.iter().filter(|(_, conference)| conference.asked_for().is_some()).count();
-        ensure!(asked == self.requests.len(), "a conference is not found by its request");
-        Ok(())
-    }
-
-    fn check_units(&self) -> Checked {
-        let (mut licences, mut used) = (0, BTreeMap::<u32, u64>::new());
-        let (mut owned, mut targets) =
-            (BTreeMap::<u32, BTreeSet<_>>::new(), BTreeMap::<u32, BTreeSet<_>>::new());
-        for (id, conference) in self.conferences.iter() {
-            licences += if conference.takes_licences() { u64::from(conference.licences) } else { 0 };
-            if let Some(owner) = conference.owner {
-                *used.entry(owner).or_default() += u64::from(conference.size);
-                owned.entry(owner).or_default().insert((conference.epoch, id));
-            }
-            if let Some(moving) = &conference.moving {
-                *used.entry(moving.to).or_default() += u64::from(conference.size);
-                targets.entry(moving.to).or_default().insert((moving.epoch, id));
-            }
-        }
-        ensure!(self.licences == licences, "{} licences are in use, not {licences}", self.licences);
-        let (mut takes, mut deadlines) = (0, 0);
-        for (number, unit) in self.units.iter() {
-            let check = checks_of(|| format!("unit {}", unit.cmu.escape_ascii()));
-            let room = used.remove(&number).unwrap_or_default();
-            check(unit.used == room, "has another room in use than its conferences take")?;
-            let same = unit.owned == owned.remove(&number).unwrap_or_default();
-            check(same, "owns other conferences than its list says")?;
-            let same = unit.targets == targets.remove(&number).unwrap_or_default();
-            check(same, "gets other conferences by moves than its list says")?;
-            check(unit.state != UnitState::Down || unit.is_idle(), "is down and has conferences")?;
-            check(self.unit_names.get(&unit.cmu) == Some(&number), "is not found by its name")?;
-            let open = |&&(_, id): &&(_, u32)| {
-                self.conferences.get(id).is_some_and(|conference| conference.state == State::Open)
-            };
-            let same = unit.open as usize == unit.owned.iter().filter(open).count();
-            check(same, "counts other open conferences than it has")?;
-            let drained = self.drained.contains_key(host_of(&unit.cmu));
-            check(unit.drained == drained, "drains, and its host does not, or the other way round")?;
-            self.placement_index.check_unit(number, unit)?;
-            takes += usize::from(unit.takes());
-            let due = unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu));
-            deadlines += usize::from(due.is_some());
-            check(self.unit_due.get(number) == due, "has another deadline")?;
-        }
-        ensure!(used.is_empty() && owned.is_empty() && targets.is_empty(), "a conference is on no unit");
-        ensure!(self.unit_names.len() == self.units.len(), "there are more names than units");
-        ensure!(self.placement_index.len() == takes, "a unit of the placement index takes no conferences");
-        ensure!(self.unit_due.len() == deadlines, "a deadline belongs to no unit");
-        self.placement_index.check()
-    }
-
     /// Checks the hosts against the units. O(hosts and their replaced units).
     pub(in crate::conf) fn check_hosts(&self) -> Checked {
         let mut running = 0;
@@ -207,32 +160,6 @@ impl Realm {
         ensure!(idle == self.forgotten.len(), "a remembered host is unknown, or runs a unit");
         ensure!(idle <= MAX_FORGOTTEN, "too many hosts are remembered");
         ensure!(self.drained.len() <= MAX_DRAINED, "too many hosts are drained");
-        Ok(())
-    }
-
-    fn check_pending(&self) -> Checked {
-        let pending = || self.conferences.iter().filter(|(_, conference)| conference.state == State::Pending);
-        self.queues.check(pending())?;
-        let mut lost = Lost::new();
-        for (id, conference) in pending() {
-            if let Some(entry) = conference.last_lost() {
-                lost.entry(entry.cmu.clone()).or_default().insert((entry.epoch, id));
-            }
-        }
-        ensure!(self.lost == lost, "the index of lost conferences differs from the records");
-        Ok(())
-    }
-
-    fn check_messages(&self) -> Checked {
-        let mut sum = 0;
-        for (stream, messages) in self.outbox.lanes() {
-            let check = checks_of(|| format!("stream {}", stream.escape_ascii()));
-            let capacity = super::messages::capacity(stream).unwrap_or(0);
-            let fits = (1..=capacity).contains(&messages.len());
-            check(fits, "is not the realm's, or another number of messages waits than may wait")?;
-            sum += messages.len();
-        }
-        ensure!(sum == self.outbox.len(), "{sum} messages wait, not {}", self.outbox.len());
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::shared::codec::{Damaged, ensure};
 use crate::shared::fence::MAX_TIME;
 use crate::shared::field::Any;
 use crate::shared::invariant::Expected;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use crate::{fields, words};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -565,7 +565,6 @@ impl Conference {
 
     /// Bytes allocated for the fields of the conference.
     pub(in crate::conf) fn allocated(&self) -> usize {
-        let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         spilled(&self.e164)
             + self.request.as_ref().map_or(0, spilled)
             + self

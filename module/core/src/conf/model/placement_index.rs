@@ -4,8 +4,8 @@
 use super::settings::{Placement, Settings};
 use super::unit::{Load, Name, RAMP_STEPS, Unit};
 use super::wishes::Need;
-use crate::shared::invariant::{Checked, Expected};
-use crate::{ensure, invariant};
+use crate::invariant;
+use crate::shared::invariant::Expected;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,9 +80,10 @@ impl UnitOrders {
 }
 
 /// Units that take conferences, all of them and by class. Plans are made on a copy.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementIndex {
-    settings: Settings,
+    /// The settings of the realm.
+    pub(in crate::conf) settings: Settings,
     units: BTreeMap<u32, Entry>,
     all: UnitOrders,
     classes: BTreeMap<Class, UnitOrders>,
@@ -223,97 +224,8 @@ impl PlacementIndex {
         class.0.clone().filter(|_| class.0 == zone)
     }
 
-    /// Checks both orders, of all units and of each class, against the units. O(units log units).
-    ///
-    /// # Errors
-    /// What contradicts what.
-    pub fn check(&self) -> Checked {
-        let mut expected = Self::by(self.settings);
-        for (&number, entry) in &self.units {
-            expected.put(number, entry.clone());
-        }
-        ensure!(self.all == expected.all, "the orders differ from the units");
-        ensure!(self.classes == expected.classes, "the orders of classes differ from their units");
-        Ok(())
-    }
-
-    /// Checks the entry of a unit against its record. O(1).
-    ///
-    /// # Errors
-    /// What contradicts what.
-    pub(in crate::conf) fn check_unit(&self, number: u32, unit: &Unit) -> Checked {
-        let name = unit.cmu.escape_ascii();
-        let Some(entry) = self.units.get(&number) else {
-            ensure!(!unit.takes(), "unit {name} takes conferences and is not in the placement index");
-            return Ok(());
-        };
-        ensure!(unit.takes(), "unit {name} takes no conferences and is in the placement index");
-        ensure!(
-            *entry == Entry::of(unit, &self.settings),
-            "unit {name} differs from its entry in the placement index"
-        );
-        Ok(())
-    }
-
-    /// Number of units in the index.
-    pub(in crate::conf) fn len(&self) -> usize {
-        self.units.len()
-    }
-
     /// Bytes allocated, about.
     pub(in crate::conf) fn allocated(&self) -> usize {
         self.units.len() * (size_of::<Entry>() + 4 * size_of::<Place>())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn index() -> PlacementIndex {
-        let mut index = PlacementIndex::default();
-        for (number, used) in [(1, 3), (2, 5)] {
-            let name = Name::from(&[number as u8][..]);
-            let class = (Some(Name::from(&b"east"[..])), Vec::new());
-            index.put(
-                number,
-                Entry {
-                    class,
-                    capacity: 10,
-                    used,
-                    conferences: 1,
-                    held_back: 0,
-                    load: None,
-                    trial: false,
-                    name,
-                },
-            );
-        }
-        index
-    }
-
-    #[test]
-    fn check_finds_damage_in_each_order() {
-        assert_eq!(index().check(), Ok(()));
-        let damages: [fn(&mut PlacementIndex); 5] = [
-            |index| {
-                let _ = index.all.by_share.pop_first();
-            },
-            |index| {
-                let _ = index.all.by_room.pop_last();
-            },
-            |index| index.classes.clear(),
-            |index| {
-                index.classes.values_mut().for_each(|order| {
-                    let _ = order.by_room.pop_last();
-                });
-            },
-            |index| index.units.values_mut().for_each(|entry| entry.used += 1),
-        ];
-        for (number, damage) in damages.into_iter().enumerate() {
-            let mut index = index();
-            damage(&mut index);
-            assert!(index.check().is_err(), "damage {number} is not found");
-        }
     }
 }

@@ -5,15 +5,15 @@ use super::conference::{Conference, Epoch, State, Wishes};
 use super::placement_index::PlacementIndex;
 use super::unit::Name;
 use super::wishes::Need;
+use crate::invariant;
 use crate::shared::Millis;
-use crate::shared::invariant::{Checked, Expected};
-use crate::{ensure, invariant};
+use crate::shared::invariant::Expected;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Numbers of conferences by the epoch of their creation, for each state.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::conf) struct ByState([BTreeMap<Epoch, u32>; State::ALL.len()]);
 
 #[allow(clippy::indexing_slicing, reason = "there are as many maps as states")]
@@ -124,7 +124,7 @@ impl<'a> QueueCursor<'a> {
 }
 
 /// All queues.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::conf) struct Queues {
     pub(in crate::conf) queues: BTreeMap<QueueKey, Queue>,
     len: usize,
@@ -173,28 +173,5 @@ impl Queues {
     /// Number of pending conferences.
     pub(in crate::conf) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Checks that the queues contain exactly these pending conferences. O(n log n).
-    ///
-    /// # Errors
-    /// What contradicts what.
-    pub(in crate::conf) fn check<'a>(&self, pending: impl Iterator<Item = (u32, &'a Conference)>) -> Checked {
-        let mut expected = Self::default();
-        for (id, conference) in pending {
-            let e164 = conference.e164.escape_ascii();
-            ensure!(
-                conference.pending_since.is_some(),
-                "conference {e164} is pending without a time since when it waits"
-            );
-            ensure!(
-                conference.next_retry.is_some(),
-                "conference {e164} is pending without a time for the next try"
-            );
-            expected.join(conference, id);
-        }
-        ensure!(self.len == expected.len, "{} conferences are queued, {} wait", self.len, expected.len);
-        ensure!(self.queues == expected.queues, "the queues differ from the pending conferences");
-        Ok(())
     }
 }

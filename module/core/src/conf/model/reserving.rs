@@ -4,9 +4,7 @@ use super::conference::{Conference, State, Wishes};
 use super::reservations::{Area, Ask, Demand, MAX_AREAS, MAX_SCHEDULED, Reservations};
 use super::state::Realm;
 use super::wishes::Need;
-use crate::ensure;
 use crate::shared::Millis;
-use crate::shared::invariant::Checked;
 use std::borrow::Cow;
 
 impl Realm {
@@ -124,15 +122,5 @@ impl Realm {
 
     fn licence_limit(&self) -> Option<i64> {
         Some(self.settings.licences as i64).filter(|&all| all > 0)
-    }
-
-    pub(in crate::conf) fn check_reservations(&self) -> Checked {
-        let measured = self.measured(None);
-        ensure!(self.reservations == measured, "the reservations differ from the conferences and units");
-        for (_, unit) in self.units.iter() {
-            let name = unit.cmu.escape_ascii();
-            ensure!(unit.counted == unit.counts(), "unit {name} counts for other capacity than it has");
-        }
-        Ok(())
     }
 }

@@ -12,7 +12,7 @@ const MAX_SENT: usize = 256;
 fields! {
     /// The epochs that the realm sent to the units of a host, in CREATE, EPOCH and RELEASE, or compared with their
     /// reports.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Sent {
         /// All epochs up to this one are in the set.
         all_up_to: Epoch,

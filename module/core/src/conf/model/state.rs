@@ -221,11 +221,6 @@ impl Realm {
         self.unit_names.values().filter_map(|&number| self.indexed_unit(number))
     }
 
-    /// Number of units.
-    pub fn unit_count(&self) -> usize {
-        self.units.len()
-    }
-
     /// How many conferences wait for recovery.
     pub fn pending(&self) -> usize {
         self.queues.len()

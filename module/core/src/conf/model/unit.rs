@@ -85,7 +85,7 @@ fields! {
     }
 
     /// One incarnation of a unit.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Unit {
         /// Identity, `ip:pid:start`.
         pub cmu: Name,
@@ -142,7 +142,7 @@ fields! {
     } checked by Unit::is_sound;
 
     /// A host runs one unit after another. Its name is the part of an identity before the last two colons.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Host {
         /// Identities of replaced units, oldest first.
         pub replaced: VecDeque<Name>,

@@ -4,10 +4,9 @@
 //! one.
 
 use super::state::Pool;
+use crate::fields;
 use crate::shared::Millis;
-use crate::shared::invariant::Checked;
 use crate::shared::list::NONE;
-use crate::{ensure, fields};
 
 /// The most switches of a pool that have a deadline.
 pub const MAX_HEARTBEATS: usize = 10_000;
@@ -74,13 +73,5 @@ impl Pool {
         is_new.then(|| self.switches.refer_again(saved.switch))??;
         self.heartbeats.set(saved.switch, saved.until);
         Some(())
-    }
-
-    /// Checks that each deadline is that of a switch. O(switches).
-    pub(in crate::numpool) fn check_heartbeats(&self) -> Checked {
-        self.heartbeats.check()?;
-        let stray = self.heartbeats.ids().find(|&switch| self.switches.get(switch).is_none());
-        ensure!(stray.is_none(), "switch {stray:?} has a deadline and no name");
-        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::shared::Millis;
 use crate::shared::column::Column;
 use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
-use crate::shared::list::{Links, List, NONE};
+use crate::shared::list::{List, NONE, links_in_table};
 use crate::shared::table::Table;
 use crate::{ensure, fields, invariant};
 use std::collections::VecDeque;
@@ -105,20 +105,7 @@ struct Entry {
     links: [u32; 2],
 }
 
-impl Links for Table<Entry> {
-    fn links(&self, id: u32) -> [u32; 2] {
-        let entry = self.get(id);
-        invariant!(entry.is_some(), "an entry in a list is in the table");
-        entry.map_or([NONE; 2], |entry| entry.links)
-    }
-
-    fn set_links(&mut self, id: u32, links: [u32; 2]) {
-        match self.get_mut(id) {
-            Some(entry) => entry.links = links,
-            None => invariant!("an entry in a list is in the table"),
-        }
-    }
-}
+links_in_table!(Entry);
 
 /// The times of all numbers.
 #[derive(Clone, Debug, Default)]

@@ -10,9 +10,9 @@ use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::Any;
 use crate::shared::index::{Index, Slot};
 use crate::shared::invariant::{Checked, Expected};
-use crate::shared::list::{Links, List, NONE};
+use crate::shared::list::{List, NONE, links_in_table};
 use crate::shared::table::Table;
-use crate::{ensure, fields, invariant};
+use crate::{ensure, fields};
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -70,20 +70,7 @@ impl Entry {
     }
 }
 
-impl Links for Table<Entry> {
-    fn links(&self, id: u32) -> [u32; 2] {
-        let entry = self.get(id);
-        invariant!(entry.is_some(), "a peer in the list is in the table");
-        entry.map_or([NONE; 2], |entry| entry.links)
-    }
-
-    fn set_links(&mut self, id: u32, links: [u32; 2]) {
-        match self.get_mut(id) {
-            Some(entry) => entry.links = links,
-            None => invariant!("a peer in the list is in the table"),
-        }
-    }
-}
+links_in_table!(Entry);
 
 /// The place of a peer in the table.
 #[derive(Clone, Copy, Debug)]

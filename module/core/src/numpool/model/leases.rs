@@ -5,10 +5,10 @@ use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
-use crate::shared::list::{Links, List, NONE};
+use crate::shared::list::{List, NONE, links_in_table};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use crate::{ensure, fields, invariant};
 
 /// The right to a number for the time of one call.
@@ -60,20 +60,7 @@ fields! {
     }
 }
 
-impl Links for Table<Lease> {
-    fn links(&self, id: u32) -> [u32; 2] {
-        let lease = self.get(id);
-        invariant!(lease.is_some(), "a lease in a list is in the table");
-        lease.map_or([NONE; 2], |lease| lease.links)
-    }
-
-    fn set_links(&mut self, id: u32, links: [u32; 2]) {
-        match self.get_mut(id) {
-            Some(lease) => lease.links = links,
-            None => invariant!("a lease in a list is in the table"),
-        }
-    }
-}
+links_in_table!(Lease);
 
 /// All live leases of a pool. Their ids are part of the state, as those of numbers are.
 #[derive(Clone, Debug, Default)]
@@ -244,9 +231,8 @@ impl Leases {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        let spilled = |lease: &Lease| if lease.token.spilled() { lease.token.capacity() } else { 0 };
         self.table.allocated()
-            + self.table.iter().map(|(_, lease)| spilled(lease)).sum::<usize>()
+            + self.table.iter().map(|(_, lease)| spilled(&lease.token)).sum::<usize>()
             + self.by_token.allocated()
             + self.by_holder.allocated()
             + self.by_switch.allocated()

@@ -1,14 +1,12 @@
 //! Caps of single numbers, which hold instead of the caps of the pool.
 
 use super::settings::{Cap, DAY, Days};
-use crate::ensure;
 use crate::shared::Millis;
-use crate::shared::invariant::Checked;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
 /// The numbers with caps of their own.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::numpool) struct OwnCaps {
     by_number: HashMap<u32, Vec<Cap>>,
     /// How many of the caps have each window.
@@ -57,17 +55,5 @@ impl OwnCaps {
     pub(in crate::numpool) fn allocated(&self) -> usize {
         let caps = self.by_number.values().map(Vec::capacity).sum::<usize>() * size_of::<Cap>();
         self.by_number.allocation_size() + caps + self.windows.len() * size_of::<(Millis, u32)>()
-    }
-
-    /// Checks that the windows are those of the caps. O(n).
-    ///
-    /// # Errors
-    /// The first contradiction.
-    pub(in crate::numpool) fn check(&self) -> Checked {
-        let mut windows = BTreeMap::new();
-        self.by_number.values().flatten().for_each(|cap| *windows.entry(cap.window).or_default() += 1);
-        ensure!(windows == self.windows, "the windows are {:?} and not {windows:?}", self.windows);
-        ensure!(!self.by_number.values().any(Vec::is_empty), "a number has caps of its own, and none");
-        Ok(())
     }
 }

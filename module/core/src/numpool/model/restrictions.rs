@@ -138,7 +138,7 @@ impl Pool {
     }
 
     /// Until when the rate of the pool forbids another call, if it does at `now`. O(1).
-    pub(in crate::numpool) fn rate_until(&self, now: Millis) -> Option<Millis> {
+    pub fn rate_until(&self, now: Millis) -> Option<Millis> {
         let until = self.settings.rate?.full_until(&self.starts, self.settings.days, now);
         until.filter(|&until| until > now)
     }

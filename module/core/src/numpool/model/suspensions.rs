@@ -1,10 +1,9 @@
 //! Numbers that are out of service: suspended by hand, or in quarantine after a call that ended for a cause.
 
 use super::causes::Word;
+use crate::fields;
 use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;
-use crate::shared::invariant::Checked;
-use crate::{ensure, fields};
 use hashbrown::HashMap;
 
 fields! {
@@ -74,18 +73,5 @@ impl Suspensions {
     /// Bytes allocated.
     pub(in crate::numpool) fn allocated(&self) -> usize {
         self.causes.allocation_size() + self.ends.allocated()
-    }
-
-    /// Checks counts and ends against the suspended numbers. O(n).
-    ///
-    /// # Errors
-    /// The first contradiction.
-    pub(in crate::numpool) fn check(&self) -> Checked {
-        self.ends.check()?;
-        let stray = self.ends.ids().find(|number| !self.causes.contains_key(number));
-        ensure!(stray.is_none(), "the suspension of number {stray:?} ends and is not there");
-        let (found, counted) = (self.causes.values().flatten().count(), self.with_cause as usize);
-        ensure!(found == counted, "{found} numbers are suspended for a cause, and {counted} are counted");
-        Ok(())
     }
 }

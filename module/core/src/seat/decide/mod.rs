@@ -99,7 +99,7 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
 pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
     let mut events: Events = wait::overdue_waits(show, now, limit).collect();
     events.extend(show.overdue_blocks(now, limit - events.len()));
-    let holds = show.claims.due(now, limit - events.len());
+    let holds = show.claims.deadlines.due(now, limit - events.len());
     events.extend(holds.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }));
     events
 }

@@ -83,7 +83,7 @@ pub(in crate::seat) fn check_user_limits(
         }
         return Ok(());
     };
-    let holds = show.claims.holds_of(info);
+    let holds = &show.claims.user(info).holds;
     let live = holds
         .first()
         .map_or_else(String::new, |&id| format!("; live hold: {}", quoted(&show.claims.get(id).token[..])));

@@ -92,7 +92,7 @@ impl<'a> Search<'a> {
         };
         let Some(mut seats) = seats else { return Found::NotAdjacent };
         seats.sort_unstable();
-        let distinct = seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+        let distinct = seats.is_sorted_by(|a, b| a < b);
         if !invariant!(seats.len() == self.count && distinct, "a request gets as many seats as it asked for")
         {
             return Found::TooFew;

@@ -8,7 +8,7 @@ use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use crate::{ensure, fields, invariant};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -85,17 +85,6 @@ impl Blocks {
     #[inline]
     pub fn of(&self, seat: Seat) -> Option<u32> {
         if self.is_empty() { None } else { self.of_seat.get(&seat).copied() }
-    }
-
-    /// The earliest end of a block.
-    #[inline]
-    pub fn earliest(&self) -> Option<Millis> {
-        self.deadlines.earliest()
-    }
-
-    /// Blocks whose end has passed by `now`, earliest first, at most `limit`.
-    pub fn due(&self, now: Millis, limit: usize) -> Vec<u32> {
-        self.deadlines.due(now, limit)
     }
 
     /// Adds seats (ascending, in no block) to a block, or makes the block. `until` changes the end of a block with a name,
@@ -199,7 +188,7 @@ impl Blocks {
         self.by_name.check(named)?;
         let (mut seats, mut ends, mut nameless) = (0, 0, 0);
         for (id, block) in self.table.iter() {
-            let rising = block.seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+            let rising = block.seats.is_sorted_by(|a, b| a < b);
             ensure!(
                 rising && !block.seats.is_empty(),
                 "the seats of block {id} do not rise, or there is none"
@@ -233,8 +222,7 @@ impl Blocks {
         // An entry of a B-tree whose nodes are two thirds full.
         const NODE: usize = 18;
         let seats_and_name = |block: &Block| {
-            let name = block.name.as_ref().filter(|name| name.spilled()).map_or(0, Bytes::capacity);
-            block.seats.capacity() * size_of::<Seat>() + name
+            block.seats.capacity() * size_of::<Seat>() + block.name.as_ref().map_or(0, spilled)
         };
         self.table.allocated()
             + self.table.iter().map(|(_, block)| seats_and_name(block)).sum::<usize>()

@@ -45,7 +45,7 @@ impl Show {
         let stray = self.waiters.queued().iter().find(|&seat| !is_free(seat));
         ensure!(stray.is_none(), "seat {stray:?} is queued, and not free");
         let mut claimed = 0;
-        for (id, claim) in self.claims.iter() {
+        for (id, claim) in self.claims.table.iter() {
             claimed += claim.seats.len();
             for &seat in &claim.seats {
                 ensure!(self.owner(seat) == Owner::Claim(id), "seat {seat} of claim {id} is not its own");
@@ -146,7 +146,7 @@ impl Claims {
         self.by_order.check(self.orders.iter().map(|(id, order)| (id, &order.reference[..])))?;
         let (mut users, mut orders) = (HashMap::<u32, Sums>::new(), HashMap::<u32, Sums>::new());
         for (id, claim) in self.table.iter() {
-            let rising = claim.seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+            let rising = claim.seats.is_sorted_by(|a, b| a < b);
             ensure!(
                 rising && !claim.seats.is_empty(),
                 "the seats of claim {id} do not rise, or there is none"
@@ -309,7 +309,7 @@ impl Venue {
             let slot_of = |at: usize| slots.get(at).copied().flatten();
             let stale = (0..len).find(|&at| layout.tier_slot(at) != slot_of(at));
             ensure!(stale.is_none(), "position {stale:?} of layout {number} has the slot of another tier");
-            let rising = layout.flags.windows(2).all(|pair| matches!(pair, [a, b] if a.0 < b.0));
+            let rising = layout.flags.is_sorted_by(|a, b| a.0 < b.0);
             ensure!(rising, "the flags of layout {number} are not in their order");
             let stray =
                 layout.flags.iter().find(|(at, set)| slot_of(usize::from(*at)).is_none() || *set == 0);

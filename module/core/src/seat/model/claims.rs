@@ -11,7 +11,7 @@ use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -69,8 +69,8 @@ pub struct User {
     pub seats: u32,
     /// Claims, held and sold.
     pub(in crate::seat) claims: u32,
-    /// Live holds.
-    pub(in crate::seat) holds: SmallVec<[u32; 2]>,
+    /// Live holds, in no order.
+    pub holds: SmallVec<[u32; 2]>,
 }
 
 /// An order with at least one claim.
@@ -78,12 +78,14 @@ pub struct User {
 pub struct Order {
     /// As the caller gives it.
     pub reference: Bytes,
+    /// Claims, in no order.
     pub(in crate::seat) claims: SmallVec<[u32; 2]>,
 }
 
 /// All claims of a show.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
+    /// The claims by their numbers, which are part of the state: they are the same on every replica and after a restart.
     pub(in crate::seat) table: Table<Claim>,
     pub(in crate::seat) users: Table<User>,
     pub(in crate::seat) orders: Table<Order>,
@@ -118,11 +120,6 @@ impl Claims {
         &self.users[id]
     }
 
-    /// A user's live holds, in no order.
-    pub fn holds_of(&self, user: u32) -> &[u32] {
-        &self.users[user].holds
-    }
-
     /// The order of that reference, if the order has a claim.
     pub fn order_called(&self, reference: &[u8]) -> Option<u32> {
         self.by_order.find(reference, |id| &self.orders[id].reference[..] == reference)
@@ -133,27 +130,6 @@ impl Claims {
         &self.orders[id]
     }
 
-    /// Claims of an order, in no order.
-    pub fn claims_of(&self, order: u32) -> &[u32] {
-        &self.orders[order].claims
-    }
-
-    /// All claims, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Claim)> {
-        self.table.iter()
-    }
-
-    /// All claims have numbers below this one. Numbers are part of the state: they are the same on every replica and
-    /// after a restart.
-    pub fn numbers(&self) -> u32 {
-        self.table.slots()
-    }
-
-    /// The claim of that number, if there is one.
-    pub fn numbered(&self, number: u32) -> Option<&Claim> {
-        self.table.get(number)
-    }
-
     /// Number of live holds.
     pub fn holds(&self) -> usize {
         self.deadlines.len()
@@ -162,11 +138,6 @@ impl Claims {
     /// The earliest deadline of a hold.
     pub fn earliest(&self) -> Option<Millis> {
         self.deadlines.earliest()
-    }
-
-    /// Holds whose deadline has passed by `now`, earliest first, at most `limit`.
-    pub fn due(&self, now: Millis, limit: usize) -> Vec<u32> {
-        self.deadlines.due(now, limit)
     }
 
     /// Adds a hold of these seats (rising, not empty) under a token that is not in use.
@@ -293,21 +264,15 @@ impl Claims {
     pub fn allocated(&self) -> usize {
         // An entry of a B-tree whose nodes are two thirds full.
         const ADDED: usize = (size_of::<u32>() + size_of::<VecDeque<u64>>()) * 3 / 2;
-        let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
-        let claim = |claim: &Claim| {
-            spilled(&claim.token)
-                + if claim.seats.spilled() { claim.seats.capacity() * size_of::<Seat>() } else { 0 }
-        };
-        let list = |list: &SmallVec<[u32; 2]>| if list.spilled() { list.capacity() * 4 } else { 0 };
         self.table.allocated()
             + self.users.allocated()
             + self.orders.allocated()
-            + self.table.iter().map(|(_, one)| claim(one)).sum::<usize>()
-            + self.users.iter().map(|(_, user)| spilled(&user.name) + list(&user.holds)).sum::<usize>()
+            + self.table.iter().map(|(_, claim)| spilled(&claim.token) + spilled(&claim.seats)).sum::<usize>()
+            + self.users.iter().map(|(_, user)| spilled(&user.name) + spilled(&user.holds)).sum::<usize>()
             + self
                 .orders
                 .iter()
-                .map(|(_, order)| spilled(&order.reference) + list(&order.claims))
+                .map(|(_, order)| spilled(&order.reference) + spilled(&order.claims))
                 .sum::<usize>()
             + self.by_token.allocated()
             + self.by_user.allocated()

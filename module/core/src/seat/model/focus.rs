@@ -2,19 +2,14 @@
 
 use super::places::RowPlaces;
 use super::plan::{Point, Rule};
-use super::venue::{Area, Row, Venue};
+use super::venue::{Row, Venue};
 
 impl Venue {
-    /// The focus of an area: its own, or that of the show.
-    fn focus_of(&self, area: Area) -> Option<Point> {
-        self.area(area).focus.or(self.focus)
-    }
-
-    /// The row's places and focus, if its seats are taken by the rule `focus`.
+    /// The row's places and the focus of its area or of the show, if its seats are taken by the rule `focus`.
     fn by_focus(&self, row: Row) -> Option<(RowPlaces<'_>, Point)> {
-        let area = self.area_of(row);
-        let is_by_focus = self.area(area).rule == Rule::Focus;
-        if is_by_focus { self.places.of(row).zip(self.focus_of(area)) } else { None }
+        let area = self.area(self.area_of(row));
+        let is_by_focus = area.rule == Rule::Focus;
+        if is_by_focus { self.places.of(row).zip(area.focus.or(self.focus)) } else { None }
     }
 
     /// How far the middle of `n` positions of a row is from the focus, as a number that grows with the distance; 0 with

@@ -94,7 +94,7 @@ impl OwnIds {
     /// # Errors
     /// The first contradiction.
     pub(in crate::seat) fn check(&self) -> Checked {
-        let rising = self.seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+        let rising = self.seats.is_sorted_by(|a, b| a < b);
         ensure!(rising, "the seats with own ids are not in ascending order");
         ensure!(self.seats.len() == self.ends.len(), "an own id has no text");
         ensure!(self.ends.is_sorted(), "the texts of own ids overlap");

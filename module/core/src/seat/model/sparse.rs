@@ -4,6 +4,7 @@
 use super::bits::{self, Bits};
 use super::plan::max;
 use crate::invariant;
+use crate::shared::spilled;
 use smallvec::{SmallVec, smallvec};
 
 /// The words of a row that are kept: bit n is word n.
@@ -115,7 +116,7 @@ impl Sparse {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        if self.words.spilled() { self.words.capacity() * size_of::<u64>() } else { 0 }
+        spilled(&self.words)
     }
 }
 

@@ -199,11 +199,6 @@ impl Show {
         &self.outbox
     }
 
-    /// Length of the event stream, 0 = none.
-    pub fn event_stream_length(&self) -> u32 {
-        self.events
-    }
-
     /// The earliest deadline of a hold, a wait or a block; the last time applied while somebody may be servable.
     pub fn next_due(&self) -> Option<Millis> {
         if self.waiters.is_empty() && self.blocks.is_empty() {
@@ -211,7 +206,7 @@ impl Show {
         }
         let unserved = self.waiters.unserved.then_some(self.applied);
         let waits = self.waiters.deadlines.earliest();
-        let earliest = [self.claims.earliest(), waits, self.blocks.earliest(), unserved];
+        let earliest = [self.claims.earliest(), waits, self.blocks.deadlines.earliest(), unserved];
         earliest.into_iter().flatten().min()
     }
 

@@ -15,7 +15,7 @@ use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis};
+use crate::shared::{Bytes, Millis, spilled};
 use crate::{ensure, invariant};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -111,7 +111,7 @@ impl Queue {
 }
 
 /// All waiters of a show.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Waiters {
     pub(in crate::seat) table: Table<Waiter>,
     queues: Table<Queue>,
@@ -127,7 +127,7 @@ pub struct Waiters {
     queued: BTreeSet<Seat>,
     /// The place of the first ready waiter of each queue, and the queue.
     heads: BTreeSet<(Place, u32)>,
-    /// The queues before this place have been examined.
+    /// The queues before this place have been examined; any place while nobody waits.
     next: Place,
     /// Seats that changed since the list was last examined to its end, the earliest first. Seats that were taken are among
     /// them if somebody waits who forbids orphans: such a wish may become possible when others take seats.
@@ -138,28 +138,6 @@ pub struct Waiters {
     unsearched: usize,
     /// Number of queues whose wish forbids orphans.
     forbidding: usize,
-}
-
-impl Default for Waiters {
-    fn default() -> Self {
-        Self {
-            table: Table::default(),
-            queues: Table::default(),
-            by_token: NameIndex::default(),
-            by_user: HashMap::default(),
-            by_wish: NameIndex::default(),
-            deadlines: Deadlines::default(),
-            arrivals: 0,
-            unserved: false,
-            queued: BTreeSet::new(),
-            heads: BTreeSet::new(),
-            next: FIRST,
-            changed: Vec::new(),
-            changed_before: 0,
-            unsearched: 0,
-            forbidding: 0,
-        }
-    }
 }
 
 impl Waiters {
@@ -525,7 +503,6 @@ impl Waiters {
     pub fn allocated(&self) -> usize {
         // A node of a B-tree of 11 entries is two thirds full.
         const ENTRY: usize = 36;
-        let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         let texts = |waiter: &Waiter| spilled(&waiter.token) + 2 * spilled(&waiter.user);
         self.table.allocated()
             + self.table.iter().map(|(_, waiter)| texts(waiter)).sum::<usize>()
