@@ -173,13 +173,9 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
     let file = zookeeper.password_file.as_deref();
     let password = secret(file, "zookeeper.password-file", "ALLOT_ZOOKEEPER_PASSWORD")?;
     match (zookeeper.user, password) {
-        (Some(user), Some(password)) if zookeeper.sasl => {
-            ensemble = ensemble.with_sasl(&user, password.reveal());
-            way = format!(", as {user} by SASL");
-        }
         (Some(user), Some(password)) => {
-            ensemble = ensemble.with_digest(&user, password.reveal());
-            way = format!(", as {user}");
+            ensemble = ensemble.with_user(&user, password.reveal(), zookeeper.sasl);
+            way = format!(", as {user}{}", if zookeeper.sasl { " by SASL" } else { "" });
         }
         (Some(_), None) => bail!(
             "zookeeper.user is given without a password: name a file by zookeeper.password-file, or set \
