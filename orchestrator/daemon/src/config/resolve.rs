@@ -139,7 +139,7 @@ fn address(url: Option<&str>, default: &str) -> Result<(Endpoint, Option<String>
 }
 
 /// The way to Redis that these settings name.
-pub(super) fn servers(given: &Given) -> Result<Servers> {
+fn servers(given: &Given) -> Result<Servers> {
     let (redis, resolved) = (&given.redis, given.redis.resolve()?);
     let (endpoint, url_user, url_password) = address(redis.url.as_deref(), &resolved.url)?;
     let ca = match &redis.ca_file {
