@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Op, Settings, Tree};
+use allot_coordination::{Coordinator, Op, Tree};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -77,7 +77,8 @@ impl Looking {
     /// A session of a user: what it makes is its alone.
     pub fn alone_at(address: &str, user: &str) -> Self {
         Self::over(
-            ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30)).with_digest(user, "secret"),
+            ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30))
+                .with_user(user, "secret", false),
         )
     }
 
@@ -85,7 +86,7 @@ impl Looking {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let connector: Arc<dyn Connector> = Arc::new(connector);
-        let coordinator = runtime.block_on(async { Coordinator::start(connector, &Settings::default()) });
+        let coordinator = runtime.block_on(async { Coordinator::start(connector) });
         Self { runtime, coordinator }
     }
 

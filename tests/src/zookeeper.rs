@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allot_coordination::session::Connector;
-use allot_coordination::{Coordinator, Error, Settings, Tree};
+use allot_coordination::{Coordinator, Error, Tree};
 
 use tempfile::TempDir;
 
@@ -280,7 +280,7 @@ pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -
     runtime.block_on(async {
         let connector = allot_coordination::zookeeper::ZooKeeper::new(address.parse().unwrap(), TIMEOUT);
         let connector: Arc<dyn Connector> = Arc::new(connector);
-        let coordinator = Coordinator::start(connector, &Settings::default());
+        let coordinator = Coordinator::start(connector);
         coordinator.up().await.expect("ZooKeeper is up");
         let done = act(coordinator.tree()).await;
         coordinator.close().await;

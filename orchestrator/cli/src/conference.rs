@@ -28,13 +28,11 @@ pub(crate) enum Verb {
     /// Show a conference, its details and its assignments
     Get(One),
     /// Create a conference: Redis chooses a unit and notifies it, at once or at --start
-    Create(Create),
+    Create(Box<Create>),
     /// Change the planned end of a conference
     Extend(Extend),
     /// Change the room that a conference takes on its unit
     Resize(Resize),
-    /// Change which units may take a conference; a conference that has its unit stays there
-    Alter(Alter),
     /// Move a conference to another unit; the old unit runs it until the new unit does. Place a pending conference
     Move(Move),
     /// End a conference
@@ -152,35 +150,6 @@ pub(crate) struct Resize {
     size: u32,
 }
 
-/// Arguments of `conference alter`.
-#[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
-pub(crate) struct Alter {
-    #[command(flatten)]
-    one: One,
-    /// Zone of the unit
-    #[arg(long, group = "change", conflicts_with = "no_zone")]
-    zone: Option<String>,
-    /// Any zone
-    #[arg(long, group = "change")]
-    no_zone: bool,
-    /// Time that it waits for its zone and host, before another unit may take it; 0s for ever
-    #[arg(long, group = "change", value_name = "TIME", value_parser = time::span)]
-    zone_fall: Option<Duration>,
-    /// Host of the unit
-    #[arg(long, group = "change", value_name = "HOST", conflicts_with = "no_host")]
-    host: Option<String>,
-    /// Any host
-    #[arg(long, group = "change")]
-    no_host: bool,
-    /// Tags that the unit must have, with commas between them; "" for none
-    #[arg(long, group = "change", value_name = "TAGS")]
-    require: Option<String>,
-    /// Tags of which the unit should have as many as possible, with commas between them; "" for none
-    #[arg(long, group = "change", value_name = "TAGS")]
-    prefer: Option<String>,
-}
-
 /// Arguments of `conference move`.
 #[derive(Debug, Args)]
 pub(crate) struct Move {
@@ -224,7 +193,6 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Create(arguments) => create(context, &arguments).await,
         Verb::Extend(arguments) => extend(context, &arguments).await,
         Verb::Resize(arguments) => resize(context, &arguments).await,
-        Verb::Alter(arguments) => alter(context, &arguments).await,
         Verb::Move(arguments) => move_one(context, &arguments).await,
         Verb::End(one) => end(context, &one).await,
         Verb::Wait(Wait { one, timeout }) => {
@@ -266,12 +234,12 @@ async fn list(context: &Context, arguments: &List) -> Result {
 }
 
 async fn get(context: &Context, store: &RealmStore, number: &str) -> Result {
-    let mut record = Record::read(store.ask(store.begin("CONF.INFO").arg(number)).await?)?.json();
+    let mut record = store.ask::<Record>(store.begin("CONF.INFO").arg(number)).await?.json();
     if let Some(fields) = record.as_object_mut() {
         let identity = fields.get("cmu").cloned().unwrap_or_default();
         fields.insert("identity".to_owned(), identity);
     }
-    let details = Record::read(store.ask(store.begin("CONF.GET").arg(number)).await?)?;
+    let details = store.ask::<Record>(store.begin("CONF.GET").arg(number)).await?;
     let details: Vec<Value> =
         details.names().map(|name| json!({"name": name, "value": details.text(name)})).collect();
     let history = values(&store.history(number).await?);
@@ -335,7 +303,7 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
     }
     context.proceed(&change)?;
     let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
-    let record = Record::read(changing.store.ask(&command).await?)?;
+    let record = changing.store.ask::<Record>(&command).await?;
     changing.confirm(context).await?;
     done(context, &record, &format!("ends at {until}"))
 }
@@ -349,39 +317,9 @@ async fn resize(context: &Context, Resize { one, size }: &Resize) -> Result {
         record.text("size")
     ))?;
     let command = changing.store.begin("CONF.RESIZE").arg(&one.number).arg(size).clone();
-    let record = Record::read(changing.store.ask(&command).await?)?;
+    let record = changing.store.ask::<Record>(&command).await?;
     changing.confirm(context).await?;
     done(context, &record, &format!("has size {size}"))
-}
-
-async fn alter(context: &Context, arguments: &Alter) -> Result {
-    let one = &arguments.one;
-    let mut changing = Changing::connect(context, one.realm.key()).await?;
-    let mut command = changing.store.begin("CONF.ALTER");
-    command.arg(&one.number);
-    for (option, text) in [("ZONE", &arguments.zone), ("UNIT", &arguments.host)] {
-        if let Some(text) = text {
-            command.arg(option).arg(text);
-        }
-    }
-    for (option, is_given) in [("NOZONE", arguments.no_zone), ("NOUNIT", arguments.no_host)] {
-        if is_given {
-            command.arg(option);
-        }
-    }
-    if let Some(fall) = arguments.zone_fall {
-        command.arg("ZONEFALL").arg(fall.as_millis() as u64);
-    }
-    for (option, tags) in [("REQUIRE", &arguments.require), ("PREFER", &arguments.prefer)] {
-        let Some(tags) = tags else { continue };
-        let tags: Vec<&str> = tags.split(',').filter(|tag| !tag.is_empty()).collect();
-        command.arg(option).arg(tags.len()).arg(tags);
-    }
-    let record = changing.info(&one.number).await?;
-    context.proceed(&format!("change which units may take {}", described(&record)))?;
-    let record = Record::read(changing.store.ask(&command).await?)?;
-    changing.confirm(context).await?;
-    done(context, &record, "is altered")
 }
 
 async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
@@ -393,7 +331,7 @@ async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
     }
     let record = changing.info(&one.number).await?;
     context.proceed(&format!("move {}", described(&record)))?;
-    let record = Record::read(changing.store.ask(&command).await?)?;
+    let record = changing.store.ask::<Record>(&command).await?;
     changing.confirm(context).await?;
     let (state, unit, target) = (record.text("state"), record.text("cmu"), record.text("moving_to"));
     let what = if target == "-" {
@@ -409,7 +347,7 @@ async fn end(context: &Context, one: &One) -> Result {
     let record = changing.info(&one.number).await?;
     context.confirm(&format!("end {}", described(&record))).await?;
     let release = changing.store.begin("CONF.RELEASE").arg(&one.number).clone();
-    let record = Record::read(changing.store.ask(&release).await?)?;
+    let record = changing.store.ask::<Record>(&release).await?;
     // A failover that loses the release would open the conference again when its unit is lost.
     changing.confirm(context).await?;
     done(context, &record, if record.text("state") == "ended" { "has ended" } else { "is ending" })

@@ -39,20 +39,12 @@ pub(crate) enum Program {
     Allotd,
 }
 
-/// A shell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Zsh,
-    Fish,
-}
-
 /// Arguments of `completion`.
 #[derive(Debug, Args)]
 pub(crate) struct Completion {
     /// The shell
-    #[arg(value_enum)]
-    shell: Shell,
+    #[arg(value_parser = ["bash", "zsh", "fish"])]
+    shell: String,
 }
 
 columns! {
@@ -89,16 +81,12 @@ fn daemon_example() -> String {
 
 /// Prints what a shell reads to complete command lines of `allot`. It asks this program for the words.
 pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -> Result {
-    let name = match shell {
-        Shell::Bash => "bash",
-        Shell::Zsh => "zsh",
-        Shell::Fish => "fish",
-    };
     let mut script = Vec::new();
     let shells = Shells::builtins();
-    let shell =
-        shells.completer(name).ok_or_else(|| Failure::usage(format!("there is no completion for {name}")))?;
-    shell
+    let absent = || Failure::usage(format!("there is no completion for {shell}"));
+    shells
+        .completer(shell)
+        .ok_or_else(absent)?
         .write_registration("COMPLETE", "allot", "allot", "allot", &mut script)
         .map_err(|error| Failure::file(Cause::Local, "the script", &error))?;
     context.out.raw(&String::from_utf8_lossy(&script))

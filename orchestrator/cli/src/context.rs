@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use allot_client::{Connection, Record, Servers, Session, query};
 use allot_compaction::{Section, TaskClient};
+use allot_coordination::Coordinator;
 use allot_coordination::zookeeper::ConnectString;
-use allot_coordination::{Coordinator, Settings as CoordinatorSettings};
 use futures_util::future::BoxFuture;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use redis::cmd;
@@ -179,7 +179,7 @@ impl Context {
                 .hint("write HOST:PORT,HOST:PORT/PATH")
         })?;
         let ensemble = self.settings.ensemble(connect, SESSION)?;
-        let coordinator = Coordinator::start(Arc::new(ensemble), &CoordinatorSettings::default());
+        let coordinator = Coordinator::start(Arc::new(ensemble));
         match coordinator.up_within(self.settings.limit).await {
             Ok(_) => Ok(coordinator),
             Err(allot_coordination::Error::Offline) => {

@@ -271,11 +271,7 @@ impl Settings {
                 return Err(Failure::input(format!("the user {user} of ZooKeeper has no password"))
                     .hint("name a file by ALLOT_ZOOKEEPER_PASSWORD_FILE"));
             };
-            ensemble = if by_sasl {
-                ensemble.with_sasl(user, password.reveal())
-            } else {
-                ensemble.with_digest(user, password.reveal())
-            };
+            ensemble = ensemble.with_user(user, password.reveal(), by_sasl);
         } else if by_sasl {
             return Err(Failure::input("zookeeper-sasl is set without zookeeper-user"));
         }

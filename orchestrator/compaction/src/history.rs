@@ -545,7 +545,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn page_has_at_least_one_task() {
         let tree = InProcess::new(Duration::from_secs(2));
-        let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();

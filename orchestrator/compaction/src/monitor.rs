@@ -335,7 +335,7 @@ mod tests {
     /// A coordinator, a node context, and a task whose manager `gone_1` was never present.
     async fn with_a_task() -> (Coordinator, NodeContext, TaskId) {
         let tree = InProcess::new(SESSION);
-        let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         coordinator.up().await.unwrap();
         let node_context = node_context(&coordinator);
         let store = node_context.store();

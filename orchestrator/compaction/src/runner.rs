@@ -359,7 +359,6 @@ mod tests {
     use tokio::process::Command;
 
     use super::*;
-    use allot_coordination::Settings;
     use allot_coordination::in_process::InProcess;
 
     fn lasting() -> Command {
@@ -388,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn supervisor_that_reads_nothing_is_killed_with_its_runner() {
         let tree = InProcess::new(Duration::from_secs(30));
-        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         while trust(&coordinator).is_none() {
             sleep(Duration::from_millis(5)).await;
         }

@@ -174,7 +174,7 @@ mod tests {
     /// Starts a unit with this number.
     fn join(number: u64, tree: &InProcess, requests: &Arc<Requests>, stop: &Shutdown) -> Coordinator {
         let line = Line::new(tree.clone(), requests.clone());
-        let coordinator = Coordinator::start(Arc::new(line), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(line));
         let settings =
             Settings { node: Some(format!("u{number}_1")), root: "/c".into(), ..Settings::default() };
         let runners =

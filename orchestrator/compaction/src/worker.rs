@@ -9,7 +9,6 @@ mod order;
 mod recovery;
 mod run;
 mod taking;
-mod turn;
 pub(crate) mod unit_fault;
 
 use std::cmp::Reverse;
@@ -35,7 +34,6 @@ use allot_coordination::{Coordinator, Error, Link, Presence, Retries, Retry, Ret
 use allot_runtime::time::now_ms;
 use kept::KeptEnds;
 use offer::{Candidate, Offer};
-use turn::Turns;
 use unit_fault::UnitFault;
 
 /// Pause before a worker retries a partition that another worker has locked.
@@ -90,8 +88,10 @@ pub(crate) struct Worker {
     freed: Arc<Notify>,
     /// Main tasks that have reached a limit.
     limited: Arc<Mutex<BTreeMap<TaskId, Limited>>>,
-    /// The subtasks that are about to start.
-    turns: Turns,
+    /// The subtasks that are about to start, with their priorities. While one of a high priority takes its permits,
+    /// none of a lower priority may take them instead. A subtask stays here also while an attempt that failed is not
+    /// over.
+    starting: Arc<Mutex<BTreeMap<TaskId, i32>>>,
     /// Subtasks that could not be handled, until they are.
     failing: Arc<Mutex<BTreeMap<TaskId, Retries>>>,
     /// Files of partitions whose storage answered late, of subtasks that may start and have not started since.
@@ -141,7 +141,7 @@ pub(crate) async fn run(
             cancellations: Arc::new(Semaphore::new(MAX_CANCELLATIONS)),
             freed: Arc::default(),
             limited: Arc::default(),
-            turns: Turns::default(),
+            starting: Arc::default(),
             failing: Arc::default(),
             late_files: Arc::default(),
             kept: kept.clone(),
@@ -295,7 +295,7 @@ impl Worker {
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, succeeded)) = ended {
                             known.remove(&id);
-                            self.turns.end(id);
+                            with(&self.starting, |starting| starting.remove(&id));
                             if !succeeded {
                                 unverified.insert(id);
                             }
@@ -380,7 +380,7 @@ impl Worker {
         let mut ready: Vec<(Reverse<i32>, TaskId)> = Vec::new();
         // The highest priority of the subtasks that may start and have not. One that is refused its permits is among
         // them until its next attempt: else a lower priority elsewhere would get the next permit.
-        let mut waiting = self.turns.highest();
+        let mut waiting = with(&self.starting, |starting| starting.values().max().copied());
         for &id in ids {
             match admissions.get(&id.of_main()) {
                 _ if known.contains(&id) => {}
@@ -419,10 +419,10 @@ impl Worker {
                 is_full = true;
                 break;
             };
-            self.turns.begin(id, priority);
+            with(&self.starting, |starting| starting.insert(id, priority));
             self.spawn_handler(id, Purpose::Begin(permit, stopped), known, work);
         }
-        let has_slot = self.slots.available_permits() + self.turns.count() > 0;
+        let has_slot = self.slots.available_permits() + with(&self.starting, |starting| starting.len()) > 0;
         let waiting = waiting.filter(|_| has_slot && !self.starts_nothing());
         Readiness { opens: opens.min(), waiting, is_full }
     }
@@ -436,7 +436,7 @@ impl Worker {
 
     /// A subtask does not start for now, and keeps others no longer from starting.
     fn let_others_start(&self, id: TaskId) {
-        self.turns.end(id);
+        with(&self.starting, |starting| starting.remove(&id));
         self.freed.notify_one();
     }
 
@@ -493,7 +493,7 @@ impl Worker {
             }
             // What this worker knows of the task is old: its watch has not come, or its session is cut off.
             Purpose::Begin(..) => {
-                self.turns.end(id);
+                with(&self.starting, |starting| starting.remove(&id));
                 Err(Fault::Busy("its task has changed, which the watch does not show yet".to_owned()))
             }
             Purpose::Left | Purpose::End(_) | Purpose::Take(..) => Ok(()),
@@ -540,7 +540,7 @@ impl Worker {
             Ok(permits) => permits,
             Err(limit) => {
                 if !limit.is_by_cluster() {
-                    self.turns.end(sub.id);
+                    with(&self.starting, |starting| starting.remove(&sub.id));
                 }
                 with(&self.limited, |limited| limited.insert(main.id, limit));
                 return Ok(());

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use allot_runtime::http;
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
@@ -23,7 +24,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 use tower_http::compression::CompressionLayer;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::problem::Problem;
 use crate::settings::Settings;
@@ -39,8 +40,6 @@ const CONNECTIONS_EACH: usize = 256;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time that a client has for the head of a request, and for the TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Pause after a connection that could not be accepted.
-const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 /// The bound address of the console.
 pub(crate) struct Listener {
@@ -70,20 +69,8 @@ impl Listener {
         let router = router(console);
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let by_address = Places::new(CONNECTIONS_EACH);
-        let mut accepts = true;
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-            let (stream, peer) = match self.socket.accept().await {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    if accepts {
-                        warn!(%error, "the console accepts no connection");
-                    }
-                    accepts = false;
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                    continue;
-                }
-            };
-            accepts = true;
+            let (stream, peer) = http::accept(&self.socket, "the console accepts no connection").await;
             let own = by_address.take(peer.ip());
             if own.is_none() && !self.proxies.contains(&peer.ip()) {
                 debug!(%peer, "closed a connection: its address has {CONNECTIONS_EACH} already");

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::error::{Error, Retry, Retryable as _};
 use super::problems::{Problem, Problems};
 use super::session::{Connector, Link, Session};
-use super::shared::{LONGEST_REFUSED_PAUSE, Settings, Shared, Status, lock};
+use super::shared::{LONGEST_REFUSED_PAUSE, Limits, Shared, Status, lock};
 use super::tree::Tree;
 use crate::random;
 
@@ -48,34 +48,38 @@ pub struct Coordinator {
 
 impl Coordinator {
     /// Starts the supervisor, which tries to connect until the coordinator is closed.
-    pub fn start(connector: Arc<dyn Connector>, settings: &Settings) -> Self {
-        Self::start_with(connector, settings, Problems::default())
+    pub fn start(connector: Arc<dyn Connector>) -> Self {
+        let limits = Limits::of(connector.session_timeout());
+        Self::start_with(connector, limits)
+    }
+
+    /// The same with other limits.
+    pub fn start_with(connector: Arc<dyn Connector>, limits: Limits) -> Self {
+        Self::supervised(connector, limits, Problems::default())
     }
 
     /// Another session with the same service, for more watches than one session can have. What it reports is among the
     /// [`problems`](Self::problems) of this one.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self::start_with(self.shared.connector.clone(), &self.shared.settings, self.shared.problems.clone())
+        Self::supervised(self.shared.connector.clone(), self.shared.limits, self.shared.problems.clone())
     }
 
-    fn start_with(connector: Arc<dyn Connector>, settings: &Settings, problems: Problems) -> Self {
-        let timeout = connector.session_timeout();
+    fn supervised(connector: Arc<dyn Connector>, limits: Limits, problems: Problems) -> Self {
+        let requested = connector.session_timeout();
         let none = Status { generation: 0, attachment: 0, link: Link::Down, closed: false };
         let shared = Arc::new(Shared {
             connector: connector.clone(),
-            settings: settings.clone(),
+            limits,
             problems,
-            permits: Arc::new(Semaphore::new(settings.in_flight.max(1))),
-            call: settings.call.unwrap_or(timeout),
-            settle: settings.settle.unwrap_or(timeout * 3),
+            permits: Arc::new(Semaphore::new(limits.in_flight.max(1))),
             status: watch::Sender::new(none),
             connect_error: watch::Sender::new(None),
             session: Mutex::new(None),
             last_answer: Mutex::new(None),
         });
         let supervisor = tokio::spawn(supervise(shared.clone(), connector)).abort_handle();
-        Self { guard: Arc::new(Guard { shared: shared.clone(), supervisor }), shared, requested: timeout }
+        Self { guard: Arc::new(Guard { shared: shared.clone(), supervisor }), shared, requested }
     }
 
     /// The current state.

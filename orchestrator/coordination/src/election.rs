@@ -6,9 +6,10 @@
 //! joins or leaves makes at most one other candidate read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, info};
@@ -16,7 +17,7 @@ use tracing::{debug, info};
 use super::coordinator::Coordinator;
 use super::error::Error;
 use super::follower::Retries;
-use super::leadership::{Leadership, LeadershipState, Term};
+use super::leadership::{Leadership, LeadershipState, Term, TermState};
 use super::node::{Kind, Op, Version};
 use super::session::Changed;
 use super::shared::Shared;
@@ -205,8 +206,17 @@ impl Candidate {
         let attachment = self.shared.status().attachment;
         drop(self.watch_latch(&latch).await?);
         let (term, version) = self.increment_epoch(&latch).await?;
-        let at = (generation, attachment);
-        let leadership = Leadership::new(&self.shared, term, at, latch, (self.epoch.clone(), version));
+        let leadership = Leadership(Arc::new(TermState {
+            shared: Arc::downgrade(&self.shared),
+            term,
+            generation,
+            latch,
+            epoch: self.epoch.clone(),
+            epoch_version: version,
+            verified: AtomicU64::new(attachment),
+            lost: watch::Sender::new(false),
+            resign: Notify::new(),
+        }));
         info!(dir = self.latches, term = term.0, "leading");
         retries.succeeded();
         self.leadership.send_replace(Some(leadership.clone()));
@@ -260,16 +270,17 @@ impl Candidate {
         let mut must_verify = true;
         while !leadership.is_lost() {
             let status = *status_changes.borrow_and_update();
-            if status.closed || status.generation != leadership.generation() {
+            if status.closed || status.generation != leadership.0.generation {
                 leadership.end();
                 break;
             }
-            if status.is_up() && (must_verify || status.attachment != leadership.verified_at()) {
+            let verified = &leadership.0.verified;
+            if status.is_up() && (must_verify || status.attachment != verified.load(Ordering::SeqCst)) {
                 match self.verify(leadership).await {
                     Ok(watch) => {
                         latch_changed = watch;
                         must_verify = false;
-                        leadership.verified(status.attachment);
+                        verified.store(status.attachment, Ordering::SeqCst);
                     }
                     Err(error) if error.is_transient() => {}
                     Err(error) => {
@@ -288,7 +299,7 @@ impl Candidate {
             tokio::select! {
                 () = &mut latch_changed, if !must_verify => must_verify = true,
                 _ = status_changes.changed() => {}
-                () = leadership.resigned() => {}
+                () = leadership.0.resign.notified() => {}
                 () = sleep(if must_verify { left.min(Duration::from_millis(20)) } else { left }) => {}
             }
         }
@@ -305,10 +316,9 @@ impl Candidate {
     /// whole service, not of one server that may lag.
     async fn verify(&self, leadership: &Leadership) -> Result<Changed, Error> {
         self.tree.sync_extending_trust().await?;
-        let changed = self.watch_latch(leadership.latch()).await?;
-        let (epoch, version) = leadership.epoch();
-        let node = self.tree.get(epoch).await?.ok_or(Error::NotLeading)?;
-        if node.version == version { Ok(changed) } else { Err(Error::NotLeading) }
+        let changed = self.watch_latch(&leadership.0.latch).await?;
+        let node = self.tree.get(&leadership.0.epoch).await?.ok_or(Error::NotLeading)?;
+        if node.version == leadership.0.epoch_version { Ok(changed) } else { Err(Error::NotLeading) }
     }
 
     /// Ends the term before its latch is deleted: otherwise two candidates would lead for a short time.

@@ -37,42 +37,23 @@ pub enum LeadershipState {
 
 /// One leadership term. Clones are the same term; dropping all of them does not end it.
 #[derive(Clone)]
-pub struct Leadership(Arc<Inner>);
+pub struct Leadership(pub(super) Arc<TermState>);
 
-struct Inner {
-    shared: Weak<Shared>,
-    term: Term,
-    generation: u64,
-    latch: String,
-    epoch: String,
-    epoch_version: Version,
+pub(super) struct TermState {
+    pub(super) shared: Weak<Shared>,
+    pub(super) term: Term,
+    /// The number of the session that has the lock.
+    pub(super) generation: u64,
+    pub(super) latch: String,
+    pub(super) epoch: String,
+    pub(super) epoch_version: Version,
     /// The attachment at which the lock was last seen to be ours.
-    verified: AtomicU64,
-    lost: watch::Sender<bool>,
-    resign: Notify,
+    pub(super) verified: AtomicU64,
+    pub(super) lost: watch::Sender<bool>,
+    pub(super) resign: Notify,
 }
 
 impl Leadership {
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        term: Term,
-        (generation, attachment): (u64, u64),
-        latch: String,
-        epoch: (String, Version),
-    ) -> Self {
-        Self(Arc::new(Inner {
-            shared: Arc::downgrade(shared),
-            term,
-            generation,
-            latch,
-            epoch: epoch.0,
-            epoch_version: epoch.1,
-            verified: AtomicU64::new(attachment),
-            lost: watch::Sender::new(false),
-            resign: Notify::new(),
-        }))
-    }
-
     /// The number of the term.
     pub fn term(&self) -> Term {
         self.0.term
@@ -112,11 +93,6 @@ impl Leadership {
         let _ = self.0.lost.subscribe().wait_for(|lost| *lost).await;
     }
 
-    /// The state that the coordinator's handles share. Fails when the coordinator is gone.
-    pub(super) fn shared(&self) -> Result<Arc<Shared>, Error> {
-        self.0.shared.upgrade().ok_or(Error::NotLeading)
-    }
-
     /// Ends the term: it is lost when this returns, and the next candidate takes over at once. Stop the work first.
     pub fn resign(&self) {
         self.end();
@@ -127,32 +103,8 @@ impl Leadership {
         self.0.lost.send_replace(true);
     }
 
-    pub(super) fn verified(&self, attachment: u64) {
-        self.0.verified.store(attachment, Ordering::SeqCst);
-    }
-
-    pub(super) fn verified_at(&self) -> u64 {
-        self.0.verified.load(Ordering::SeqCst)
-    }
-
     pub(super) fn is_lost(&self) -> bool {
         *self.0.lost.borrow()
-    }
-
-    pub(super) async fn resigned(&self) {
-        self.0.resign.notified().await;
-    }
-
-    pub(super) fn generation(&self) -> u64 {
-        self.0.generation
-    }
-
-    pub(super) fn latch(&self) -> &str {
-        &self.0.latch
-    }
-
-    pub(super) fn epoch(&self) -> (&str, Version) {
-        (&self.0.epoch, self.0.epoch_version)
     }
 
     /// Checks that go before each fenced write: the lock exists, and no candidate has led since. The second check also

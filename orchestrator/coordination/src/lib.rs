@@ -36,5 +36,5 @@ pub use names::{name_of_node, node_name};
 pub use node::{Kind, MULTI_LIMIT, NODE_LIMIT, Node, Op, Version};
 pub use session::Link;
 pub use sessions::{Lease, Sessions};
-pub use shared::{Settings, Status};
+pub use shared::{Limits, Status};
 pub use tree::Tree;

@@ -160,8 +160,8 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
+    use crate::Link;
     use crate::in_process::InProcess;
-    use crate::{Link, Settings};
 
     /// Bytes of one lease, and how many fit into a session.
     const BYTES: usize = 1024;
@@ -170,7 +170,7 @@ mod tests {
     fn sessions_of(
         service: &InProcess,
     ) -> (Sessions, watch::Receiver<std::collections::BTreeMap<u64, String>>) {
-        let main = Coordinator::start(Arc::new(service.clone()), &Settings::default());
+        let main = Coordinator::start(Arc::new(service.clone()));
         (Sessions::new(&main, "sessions"), main.problems())
     }
 

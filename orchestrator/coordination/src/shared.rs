@@ -10,20 +10,21 @@ use super::error::Error;
 use super::problems::Problems;
 use super::session::{Connector, Link, Session};
 
-/// Time limits and concurrency limits. [`Settings::default`] suits all roles.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Time limit of a call; by default the session timeout.
-    pub call: Option<Duration>,
-    /// Time limit for the read-back of a write whose answer was lost; by default three session timeouts.
-    pub settle: Option<Duration>,
+/// Limits of requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Time limit of a call.
+    pub call: Duration,
+    /// Time limit for the read-back of a write whose answer was lost.
+    pub settle: Duration,
     /// The most calls in flight at once.
     pub in_flight: usize,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self { call: None, settle: None, in_flight: 256 }
+impl Limits {
+    /// The limits for a session timeout, which suit all roles.
+    pub(crate) fn of(session_timeout: Duration) -> Self {
+        Self { call: session_timeout, settle: session_timeout * 3, in_flight: 256 }
     }
 }
 
@@ -56,12 +57,10 @@ const TRUST_PERCENT: u32 = 60;
 /// The state that all handles share.
 pub(crate) struct Shared {
     pub(crate) connector: Arc<dyn Connector>,
-    pub(crate) settings: Settings,
+    pub(crate) limits: Limits,
     /// The problems of all sessions of the process.
     pub(crate) problems: Problems,
     pub(crate) permits: Arc<Semaphore>,
-    pub(crate) call: Duration,
-    pub(crate) settle: Duration,
     pub(crate) status: watch::Sender<Status>,
     /// Why the last attempt to open a session failed; `None` while there is a session.
     pub(crate) connect_error: watch::Sender<Option<Error>>,

@@ -47,7 +47,8 @@ impl Leadership {
     /// The tree behind the fence: the service refuses its writes as soon as the lock is lost or another candidate has
     /// led, even if this process still believes that it leads.
     pub fn tree(&self) -> Result<Tree, Error> {
-        Ok(Tree { shared: self.shared()?, fence: Some(self.clone()) })
+        let shared = self.0.shared.upgrade().ok_or(Error::NotLeading)?;
+        Ok(Tree { shared, fence: Some(self.clone()) })
     }
 }
 
@@ -77,7 +78,7 @@ impl Tree {
         let send = |session: &dyn Session| session.create_sequential(&path, data, kind);
         match self.call(&format!("create {path}"), send).await {
             (Err(Error::Unanswered(_)), _) => {
-                settle::settle_sequential(self, self.shared.settle, dir, prefix).await
+                settle::settle_sequential(self, self.shared.limits.settle, dir, prefix).await
             }
             (answer, _) => {
                 let path = answer?;
@@ -224,7 +225,7 @@ impl Tree {
         };
         let answer = match self.call(&settle::describe(&ops), send).await {
             (Err(Error::Unanswered(_)), session) => {
-                settle::settle(self, self.shared.settle, &ops, session).await
+                settle::settle(self, self.shared.limits.settle, &ops, session).await
             }
             (answer, _) => answer,
         };
@@ -268,7 +269,8 @@ impl Tree {
         what: &str,
         send: impl FnOnce(&dyn Session) -> Answer<T>,
     ) -> (Result<T, Error>, Option<i64>) {
-        let permit = match timeout(self.shared.call, self.shared.permits.clone().acquire_owned()).await {
+        let permit = match timeout(self.shared.limits.call, self.shared.permits.clone().acquire_owned()).await
+        {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) => return (Err(Error::Closed), None),
             Err(_) => return (Err(Error::Busy), None),
@@ -289,7 +291,7 @@ impl Tree {
                 answer
             }),
         };
-        match timeout(self.shared.call, task).await {
+        match timeout(self.shared.limits.call, task).await {
             Ok(Ok(Err(Error::Unanswered(why)))) => (Err(Error::Unanswered(format!("{what}: {why}"))), id),
             Ok(Ok(answer)) => (answer, id),
             Ok(Err(_)) | Err(_) => (Err(Error::Unanswered(what.to_owned())), id),

@@ -57,17 +57,11 @@ impl ZooKeeper {
         Self { servers, session_timeout, user: None, tls: None, creates_directory: false }
     }
 
-    /// Authenticates as this user by digest; only this user has access to the nodes that are created.
+    /// Authenticates as this user, by SASL (DIGEST-MD5) or else by the scheme `digest`. Only this user has access to
+    /// the nodes that are created.
     #[must_use]
-    pub fn with_digest(self, name: &str, password: &str) -> Self {
-        let user = User { name: name.to_owned(), password: password.to_owned(), sasl: false };
-        Self { user: Some(user), ..self }
-    }
-
-    /// Authenticates as this user by SASL (DIGEST-MD5); only this user has access to the nodes that are created.
-    #[must_use]
-    pub fn with_sasl(self, name: &str, password: &str) -> Self {
-        let user = User { name: name.to_owned(), password: password.to_owned(), sasl: true };
+    pub fn with_user(self, name: &str, password: &str, sasl: bool) -> Self {
+        let user = User { name: name.to_owned(), password: password.to_owned(), sasl };
         Self { user: Some(user), ..self }
     }
 

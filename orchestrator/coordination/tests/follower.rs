@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use allot_coordination::in_process::InProcess;
-use allot_coordination::{Coordinator, Error, Kind, Settings, Version};
+use allot_coordination::{Coordinator, Error, Kind, Version};
 use allot_simulation::line::{Line, Step, Steps};
 
 /// Refuses all requests while it is told to, and counts them.
@@ -28,7 +28,7 @@ impl Steps for Guard {
 async fn guarded() -> (InProcess, Arc<Guard>, Coordinator) {
     let (tree, guard) = (InProcess::new(Duration::from_secs(2)), Arc::new(Guard::default()));
     let line = Line::new(tree.clone(), guard.clone());
-    let coordinator = Coordinator::start(Arc::new(line), &Settings::default());
+    let coordinator = Coordinator::start(Arc::new(line));
     assert!(coordinator.up().await.is_ok());
     (tree, guard, coordinator)
 }
@@ -87,7 +87,7 @@ async fn member_that_was_replaced_between_two_reads_is_read_again() {
     let (tree, guard, coordinator) = guarded().await;
     let mut members = coordinator.members("/units");
     members.wait_for(|snapshot| snapshot.current).await.unwrap();
-    let other = Coordinator::start(Arc::new(tree), &Settings::default());
+    let other = Coordinator::start(Arc::new(tree));
     other.up().await.unwrap();
     let create = async |name: &str, data: &[u8]| {
         other.tree().create(&format!("/units/{name}"), data, Kind::Ephemeral).await.unwrap();

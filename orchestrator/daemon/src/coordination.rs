@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::session::Connector;
-use allot_coordination::{Coordinator, Settings};
 use tracing::warn;
 
 use crate::config::Config;
@@ -23,5 +23,5 @@ pub fn coordinator(config: &Config, has_role: bool) -> Coordinator {
         );
         Arc::new(InProcess::new(config.session()))
     };
-    Coordinator::start(connector, &Settings::default())
+    Coordinator::start(connector)
 }

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
@@ -26,6 +26,8 @@ use super::redis_metrics;
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 /// The buckets of the duration of a compaction subtask, in seconds: from one second to four hours.
 const SUBTASK_SECONDS: [f64; 9] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0];
+/// What the log says while no connection can be accepted.
+const FAILED: &str = "the HTTP port accepts no connection; metrics and probes are not served";
 /// Pause after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
@@ -148,21 +150,8 @@ impl Limits {
 /// Serves each connection for one request, until the process ends.
 async fn accept_connections(listener: TcpListener, pages: Pages, limits: Limits) {
     let places = Arc::new(Semaphore::new(limits.connections));
-    let mut accepts = true;
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of files, most likely: said once, and tried until it works again.
-                if accepts {
-                    warn!(%error, "the HTTP port accepts no connection; metrics and probes are not served");
-                }
-                accepts = false;
-                tokio::time::sleep(ACCEPT_RETRY).await;
-                continue;
-            }
-        };
-        accepts = true;
+        let (stream, _) = accept(&listener, FAILED).await;
         let pages = pages.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let (is_read, uri) = (request.method() == Method::GET, request.uri());
@@ -193,6 +182,21 @@ async fn accept_connections(listener: TcpListener, pages: Pages, limits: Limits)
     }
 }
 
+/// Accepts the next connection. If that fails, the process is out of files most likely: `failed` is logged once, and
+/// this function tries again until it succeeds.
+pub async fn accept(listener: &TcpListener, failed: &str) -> (TcpStream, SocketAddr) {
+    let mut fails = false;
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) if !fails => warn!(%error, "{failed}"),
+            Err(_) => {}
+        }
+        fails = true;
+        tokio::time::sleep(ACCEPT_RETRY).await;
+    }
+}
+
 fn ready(health: &Health) -> Page {
     let troubles = health.problems();
     if troubles.is_empty() {
@@ -207,7 +211,6 @@ mod tests {
     use std::pin::pin;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     use super::*;
 

@@ -152,8 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn run_is_overdue_by_the_time_that_zookeeper_was_there() {
         let tree = InProcess::new(SESSION);
-        let coordinator =
-            Coordinator::start(Arc::new(tree.clone()), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree.clone()));
         coordinator.up().await.unwrap();
         let (_, stop) = allot_runtime::shutdown_channel();
         let config = Settings { root: "/c".into(), ..Settings::default() };

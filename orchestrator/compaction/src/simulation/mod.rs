@@ -100,8 +100,7 @@ impl Simulation {
         let line = Line::new(self.tree.clone(), Arc::new(fate));
         let (_asked, stop) = allot_runtime::shutdown_channel();
         let (runners, trace) = (self.runners.clone(), self.trace.clone());
-        let coordinator =
-            Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(line.clone()));
         let playing = run_unit(NodeContext {
             watch_sessions: Sessions::new(&coordinator, "sessions"),
             coordinator,
@@ -298,8 +297,7 @@ async fn left(store: &TaskStore, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
 /// Runs one seed, and returns the final states of its tasks.
 async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
     let simulation = Simulation { tree: InProcess::new(SESSION), runners: Runners::new(BEHAVIOUR), trace };
-    let watching =
-        Coordinator::start(Arc::new(simulation.tree.clone()), &allot_coordination::Settings::default());
+    let watching = Coordinator::start(Arc::new(simulation.tree.clone()));
     watching.up().await.unwrap();
     let store = TaskStore::new(watching.tree(), "/c");
     store.prepare().await.unwrap();

@@ -194,8 +194,7 @@ struct Stage {
 impl Stage {
     async fn new() -> Self {
         let tree = InProcess::new(SESSION);
-        let coordinator =
-            Coordinator::start(Arc::new(tree.clone()), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree.clone()));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();
@@ -217,7 +216,7 @@ impl Stage {
     /// Access to the tasks through a line whose requests are counted, and slow if that is asked for.
     async fn counted_store(&self) -> (Coordinator, TaskStore) {
         let line = Line::new(self.tree.clone(), self.requests.clone());
-        let coordinator = Coordinator::start(Arc::new(line), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(line));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         (coordinator, store)
@@ -232,8 +231,7 @@ impl Stage {
     async fn unit_with(&self, launch: Fixed, change: impl FnOnce(&mut Settings)) -> Unit {
         let line = Line::new(self.tree.clone(), self.requests.clone());
         let (ask, stop) = allot_runtime::shutdown_channel();
-        let coordinator =
-            Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(line.clone()));
         let (health, name) = (Health::default(), launch.unit.clone());
         let mut config = Settings {
             node: Some(name.clone()),

@@ -171,7 +171,7 @@ mod tests {
     /// A unit and a task that it manages, whose round has these partitions.
     async fn with_round(partitions: &[String]) -> (Coordinator, TaskStore, TaskId) {
         let tree = InProcess::new(Duration::from_secs(2));
-        let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();

@@ -123,7 +123,7 @@ mod tests {
         const COUNT: u64 = 1000;
         let calls = Arc::new(Calls::default());
         let line = Line::new(InProcess::new(Duration::from_secs(2)), calls.clone());
-        let coordinator = Coordinator::start(Arc::new(line), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(line));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();

@@ -156,7 +156,7 @@ mod tests {
 
     async fn with_repeated_task() -> (Coordinator, TaskStore, Found<MainTask>) {
         let tree = InProcess::new(Duration::from_secs(2));
-        let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();

@@ -56,8 +56,7 @@ struct World {
 impl World {
     async fn new() -> Self {
         let tree = InProcess::new(SESSION);
-        let coordinator =
-            Coordinator::start(Arc::new(tree.clone()), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree.clone()));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();
@@ -74,8 +73,7 @@ impl World {
             ..Settings::default()
         };
         change(&mut config);
-        let coordinator =
-            Coordinator::start(Arc::new(self.tree.clone()), &allot_coordination::Settings::default());
+        let coordinator = Coordinator::start(Arc::new(self.tree.clone()));
         NodeContext {
             watch_sessions: Sessions::new(&coordinator, SESSIONS_GAUGE),
             coordinator,
@@ -261,7 +259,7 @@ async fn second_unit_of_a_name_starts_nothing_until_the_first_has_left() {
 async fn expired_session_releases_nothing_that_another_session_holds() {
     let world = World::new().await;
     let main = world.task("t", 1, SubState::Init, |_| {}).await;
-    let unit = Coordinator::start(Arc::new(world.tree.clone()), &allot_coordination::Settings::default());
+    let unit = Coordinator::start(Arc::new(world.tree.clone()));
     unit.up().await.unwrap();
     let store = TaskStore::new(unit.tree(), "/c");
     let session = unit.session_id().unwrap();

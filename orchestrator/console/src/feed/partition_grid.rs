@@ -188,8 +188,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use allot_coordination::Coordinator;
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::{Coordinator, Settings};
 
     use super::*;
 
@@ -232,7 +232,7 @@ mod tests {
     #[tokio::test]
     async fn lists_that_are_not_shown_are_not_read() {
         let tree = InProcess::new(Duration::from_secs(2));
-        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), "/c");
         store.prepare().await.unwrap();

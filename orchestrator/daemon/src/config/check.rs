@@ -15,7 +15,7 @@ impl Config {
         let plays = |role| self.roles.contains(&role);
         if plays(Role::Scheduler) || plays(Role::MediaUnit) {
             self.check_leases()?;
-            self.check_confirmation()?;
+            self.check_wait("scheduler.wait", self.scheduler.wait)?;
         }
         if plays(Role::Scheduler) {
             self.check_tick()?;
@@ -91,11 +91,7 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that the wait for replicas ends within the time limit of an answer.
-    pub fn check_confirmation(&self) -> Result<()> {
-        self.check_wait("scheduler.wait", self.scheduler.wait)
-    }
-
+    /// Checks that a wait for replicas ends within the time limit of an answer.
     fn check_wait(&self, name: &str, wait: Duration) -> Result<()> {
         ensure!(
             wait < self.servers.timeout,

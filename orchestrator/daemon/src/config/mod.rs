@@ -11,7 +11,7 @@ pub use describe::describe;
 pub use ready::Ready;
 pub use resolve::Config;
 pub use sections::{AccountsConfig, Given, MediaUnitConfig, Role, SchedulerConfig};
-pub use sources::{Source, load, load_servers, read};
+pub use sources::{Source, load, read};
 #[cfg(test)]
 #[cfg(test)]
 mod tests {

@@ -139,7 +139,7 @@ fn address(url: Option<&str>, default: &str) -> Result<(Endpoint, Option<String>
 }
 
 /// The way to Redis that these settings name.
-pub(super) fn servers(given: &Given) -> Result<Servers> {
+fn servers(given: &Given) -> Result<Servers> {
     let (redis, resolved) = (&given.redis, given.redis.resolve()?);
     let (endpoint, url_user, url_password) = address(redis.url.as_deref(), &resolved.url)?;
     let ca = match &redis.ca_file {
@@ -173,13 +173,9 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
     let file = zookeeper.password_file.as_deref();
     let password = secret(file, "zookeeper.password-file", "ALLOT_ZOOKEEPER_PASSWORD")?;
     match (zookeeper.user, password) {
-        (Some(user), Some(password)) if zookeeper.sasl => {
-            ensemble = ensemble.with_sasl(&user, password.reveal());
-            way = format!(", as {user} by SASL");
-        }
         (Some(user), Some(password)) => {
-            ensemble = ensemble.with_digest(&user, password.reveal());
-            way = format!(", as {user}");
+            ensemble = ensemble.with_user(&user, password.reveal(), zookeeper.sasl);
+            way = format!(", as {user}{}", if zookeeper.sasl { " by SASL" } else { "" });
         }
         (Some(_), None) => bail!(
             "zookeeper.user is given without a password: name a file by zookeeper.password-file, or set \

@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allot_client::Servers;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde::de::DeserializeOwned;
 
-use super::resolve::{Config, servers};
+use super::resolve::Config;
 use super::sections::{Given, redis_address};
 
 /// A file of settings, and settings that override it.
@@ -39,26 +38,13 @@ impl Source {
 /// # Errors
 /// The file cannot be read, or a setting is wrong.
 pub fn load(given: Given, file: Option<&Path>) -> Result<Config> {
-    Config::resolve(&merge(given, file)?)
-}
-
-/// The way to Redis alone, by the same sources: of the other settings, none needs to be right.
-///
-/// # Errors
-/// The file cannot be read, or a setting of Redis is wrong.
-pub fn load_servers(given: Given, file: Option<&Path>) -> Result<Servers> {
-    servers(&merge(given, file)?)
-}
-
-/// The given settings; an absent setting is taken from the file.
-fn merge(given: Given, file: Option<&Path>) -> Result<Given> {
-    let Some(path) = file else { return Ok(given) };
+    let Some(path) = file else { return Config::resolve(&given) };
     let mut under: Given = read(path)?;
     // The environment overrides the file.
     if redis_address().is_some() {
         under.redis.url = None;
     }
-    Ok(given.over(under))
+    Config::resolve(&given.over(under))
 }
 
 /// Reads sections of a file.

@@ -77,8 +77,7 @@ impl Process {
             }
             // Runners are not processes here.
             Program::Role(Role::Compaction) => {
-                let coordinator =
-                    Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default());
+                let coordinator = Coordinator::start(Arc::new(line.clone()));
                 let (settings, runners) = (Tables::settings(name), servers.tables.runners.clone());
                 let unit = simulated::run(coordinator.clone(), health.clone(), requested, settings, runners);
                 tokio::spawn(followed(health.clone(), coordinator, async move { unit.await.unwrap() }))

@@ -74,8 +74,7 @@ impl Tables {
         let (this, manager) = (self.clone(), node(process));
         let number = self.submitted.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            let settings = allot_coordination::Settings::default();
-            let coordinator = Coordinator::start(Arc::new(this.tree.clone()), &settings);
+            let coordinator = Coordinator::start(Arc::new(this.tree.clone()));
             let store = TaskStore::new(coordinator.tree(), ROOT);
             let name = format!("t{number}");
             let named: Vec<String> = (0..PARTITIONS).map(|partition| format!("{name}/{partition}")).collect();

@@ -10,7 +10,7 @@ use allot_compaction::paths;
 use allot_compaction::task_store::Found;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::session::Connector;
-use allot_coordination::{Coordinator, Settings, Tree};
+use allot_coordination::{Coordinator, Tree};
 
 const OLD: &str = "/cluster.compact/Compaction";
 const NEW: &str = "/cluster.compact/Compaction_v2";
@@ -32,7 +32,7 @@ impl World {
 
     /// A client of this tree.
     async fn at(tree: Arc<dyn Connector>) -> Self {
-        let coordinator = Coordinator::start(tree, &Settings::default());
+        let coordinator = Coordinator::start(tree);
         coordinator.up().await.unwrap();
         let store = TaskStore::new(coordinator.tree(), NEW);
         Self { coordinator, store, units: Units::default() }

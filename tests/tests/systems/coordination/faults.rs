@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Election, Error, Kind, LeadershipState, Link, Settings};
+use allot_coordination::{Election, Error, Kind, LeadershipState, Link};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 
@@ -14,7 +14,7 @@ use crate::coordination::participants::{Participant, SESSION};
 fn join(ensemble: &Ensemble, session: Duration) -> Participant {
     let connector: Arc<dyn Connector> =
         Arc::new(ZooKeeper::new(ensemble.address().parse().unwrap(), session));
-    Participant::new(connector, &Settings::default())
+    Participant::new(connector, None)
 }
 
 #[test]
@@ -67,9 +67,12 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
 fn a_member_that_may_not_be_read_is_there_and_hides_no_other() {
     let server = ZooKeeperServer::start();
     let zookeeper = || ZooKeeper::new(server.address().parse().unwrap(), SESSION);
-    let participant = |zookeeper: ZooKeeper| Participant::new(Arc::new(zookeeper), &Settings::default());
-    let (looker, open, closed) =
-        (participant(zookeeper()), participant(zookeeper()), participant(zookeeper().with_digest("u", "p")));
+    let participant = |zookeeper: ZooKeeper| Participant::new(Arc::new(zookeeper), None);
+    let (looker, open, closed) = (
+        participant(zookeeper()),
+        participant(zookeeper()),
+        participant(zookeeper().with_user("u", "p", false)),
+    );
     let mut members = looker.run(async |coordinator| coordinator.members("/units"));
     // The directory is everybody's.
     looker.run(async |_| members.wait_for(|seen| seen.current).await.unwrap());

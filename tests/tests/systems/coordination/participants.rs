@@ -8,7 +8,7 @@ use std::time::Duration;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Settings};
+use allot_coordination::{Coordinator, Limits};
 use allot_tests::ZooKeeperServer;
 use allot_tests::wait::TIMEOUT;
 use tokio::runtime::Runtime;
@@ -24,12 +24,15 @@ pub(crate) struct Participant {
 }
 
 impl Participant {
-    pub(crate) fn new(connector: Arc<dyn Connector>, settings: &Settings) -> Self {
+    pub(crate) fn new(connector: Arc<dyn Connector>, limits: Option<Limits>) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let coordinator = {
             let _inside = runtime.enter();
-            Coordinator::start(connector, settings)
+            match limits {
+                Some(limits) => Coordinator::start_with(connector, limits),
+                None => Coordinator::start(connector),
+            }
         };
         let participant = Self { runtime: Some(runtime), coordinator: Some(coordinator) };
         participant.run(async |coordinator| coordinator.up().await.map(drop)).unwrap();
@@ -71,12 +74,12 @@ pub(crate) trait World {
 
     /// One more that takes part.
     fn join(&self) -> Participant {
-        self.join_with(&Settings::default())
+        Participant::new(self.connector(), None)
     }
 
     /// One more, with these limits.
-    fn join_with(&self, settings: &Settings) -> Participant {
-        Participant::new(self.connector(), settings)
+    fn join_with(&self, limits: Limits) -> Participant {
+        Participant::new(self.connector(), Some(limits))
     }
 }
 

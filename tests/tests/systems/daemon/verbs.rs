@@ -49,7 +49,6 @@ const WRITES: &[&str] = &[
     "conference create 2 --realm KEY",
     "conference extend 1 --end 1h --yes --realm KEY",
     "conference resize 1 --size 2 --realm KEY",
-    "conference alter 1 --no-zone --require hd --realm KEY",
     "conference move 1 --realm KEY",
     "conference end 1 --yes --realm KEY",
     "record collect --group g --output DIR/records --realm KEY",

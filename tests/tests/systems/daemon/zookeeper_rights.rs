@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Error, Settings};
+use allot_coordination::{Coordinator, Error};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
 
@@ -43,7 +43,7 @@ fn zookeeper_nodes_belong_to_their_user_alone() {
     let look = |connector: ZooKeeper| {
         runtime.block_on(async {
             let connector: Arc<dyn Connector> = Arc::new(connector);
-            let coordinator = Coordinator::start(connector, &Settings::default());
+            let coordinator = Coordinator::start(connector);
             coordinator.up().await.unwrap();
             let tree = coordinator.tree();
             let seen = tree.children(&units).await;
@@ -53,9 +53,9 @@ fn zookeeper_nodes_belong_to_their_user_alone() {
         })
     };
     let anybody = || ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30));
-    let (seen, epoch) = look(anybody().with_digest("allot", SECRET));
+    let (seen, epoch) = look(anybody().with_user("allot", SECRET, false));
     assert_eq!((seen.unwrap().len(), epoch.unwrap()), (1, true));
-    for other in [anybody(), anybody().with_digest("allot", "wrong")] {
+    for other in [anybody(), anybody().with_user("allot", "wrong", false)] {
         let (seen, epoch) = look(other);
         assert!(matches!(seen, Err(Error::Refused { .. })), "{seen:?}");
         assert!(matches!(epoch, Err(Error::Refused { .. })), "{epoch:?}");
@@ -84,7 +84,7 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
     let ensure = |connector: ZooKeeper, path: &str| {
         runtime.block_on(async {
             let connector: Arc<dyn Connector> = Arc::new(connector);
-            let coordinator = Coordinator::start(connector, &Settings::default());
+            let coordinator = Coordinator::start(connector);
             coordinator.up().await.unwrap();
             coordinator.tree().ensure(path).await.unwrap();
             coordinator.close().await;
@@ -92,7 +92,7 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
     };
     let anybody = || ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30));
     ensure(anybody(), &format!("/allot/{REALM}"));
-    ensure(anybody().with_digest("another", SECRET), &units);
+    ensure(anybody().with_user("another", SECRET, false), &units);
     let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
     let scheduler = Process::new("scheduler", &[&["--roles", "scheduler"][..], &stores].concat());
     scheduler.start();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Kind, Settings, Tree};
+use allot_coordination::{Coordinator, Kind, Tree};
 use allot_tests::daemon::run;
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::TIMEOUT;
@@ -45,10 +45,10 @@ fn as_user<T, F: Future<Output = T>>(address: &str, user: Option<&str>, act: imp
     runtime.block_on(async {
         let mut zookeeper = ZooKeeper::new(address.parse().unwrap(), Duration::from_secs(30));
         if let Some(user) = user {
-            zookeeper = zookeeper.with_digest(user, "secret");
+            zookeeper = zookeeper.with_user(user, "secret", false);
         }
         let connector: Arc<dyn Connector> = Arc::new(zookeeper);
-        let coordinator = Coordinator::start(connector, &Settings::default());
+        let coordinator = Coordinator::start(connector);
         coordinator.up().await.unwrap();
         let done = act(coordinator.tree()).await;
         coordinator.close().await;

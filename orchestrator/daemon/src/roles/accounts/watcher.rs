@@ -147,12 +147,12 @@ async fn read(tree: &Tree, path: String, kind: Kind) -> Result<(WatchEvent, Chan
 mod tests {
     use super::*;
     use allot_coordination::in_process::InProcess;
-    use allot_coordination::{Kind as NodeKind, Settings, Version};
+    use allot_coordination::{Kind as NodeKind, Version};
 
     #[tokio::test(start_paused = true)]
     async fn busy_leader_finds_only_the_newest_event_of_each_watch() {
         let tree = InProcess::new(Duration::from_secs(2));
-        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        let coordinator = Coordinator::start(Arc::new(tree));
         coordinator.up().await.unwrap();
         let nodes = coordinator.tree();
         nodes.ensure("/r/d/m").await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allot_coordination::{Error, Kind, MULTI_LIMIT, NODE_LIMIT, Op, Settings, Version};
+use allot_coordination::{Error, Kind, Limits, MULTI_LIMIT, NODE_LIMIT, Op, Version};
 use allot_tests::eventually;
 use allot_tests::wait::TIMEOUT;
 use tokio::task::JoinHandle;
@@ -210,12 +210,8 @@ fn ephemeral_nodes_go_with_their_session(world: &dyn World) {
 }
 
 fn calls_beyond_the_limit_wait_and_then_give_up(world: &dyn World) {
-    let settings = Settings {
-        call: Some(Duration::from_millis(300)),
-        in_flight: 4,
-        settle: Some(Duration::from_millis(1)),
-    };
-    let participant = world.join_with(&settings);
+    let limits = Limits { call: Duration::from_millis(300), in_flight: 4, settle: Duration::from_millis(1) };
+    let participant = world.join_with(limits);
     let one_is_busy = || {
         let before = participant.run(async |coordinator| coordinator.up().await.unwrap());
         // As long as the service is frozen nothing ends, and what was given up is still in flight.
@@ -253,9 +249,8 @@ fn calls_beyond_the_limit_wait_and_then_give_up(world: &dyn World) {
 }
 
 fn a_create_whose_answer_was_lost_is_read_back(world: &dyn World) {
-    let settings =
-        Settings { call: Some(Duration::from_millis(200)), settle: Some(TIMEOUT), ..Settings::default() };
-    let participant = world.join_with(&settings);
+    let limits = Limits { call: Duration::from_millis(200), settle: TIMEOUT, in_flight: 256 };
+    let participant = world.join_with(limits);
     // Who waits for the machine may be cut off before all is asked; then it is done again.
     assert!((0..SCENES).any(|n| is_read_back(world, &participant, &format!("/r{n}"))), "cut off each time");
 }

@@ -3,14 +3,13 @@
 //! that `ALLOT_STATE` names always has the last line. A program that does not read its input misses lines, and finds the
 //! last one in the file.
 
-use std::fs::DirBuilder;
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe;
 use tokio::process::Command;
@@ -19,7 +18,6 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::roles::media_unit::conferences::{ConferenceParams, ConferenceUpdate};
-use allot_runtime::time::now_ms;
 
 /// The state of a conference, as its program is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -80,30 +78,9 @@ pub(super) async fn tell(
 }
 
 /// The folder of the state files of a unit, which is made with the first file and removed with the last value.
+/// No other user may read it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct StateDir(Arc<OnceLock<Option<Folder>>>);
-
-#[derive(Debug)]
-struct Folder(PathBuf);
-
-impl Folder {
-    /// A new folder that no other user may read.
-    fn make() -> io::Result<Self> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        // An earlier process of this id may have left folders.
-        let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let name = format!("allot-{process}-{}-{made}", now_ms());
-        let path = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(super) struct StateDir(Arc<OnceLock<Option<TempDir>>>);
 
 impl StateDir {
     /// The file of a start of a program.
@@ -114,14 +91,16 @@ impl StateDir {
     /// The folder, which is made if `make` says so and it was not made before.
     fn path(&self, make: bool) -> Option<&Path> {
         let made = if make { Some(self.0.get_or_init(Self::make)) } else { self.0.get() };
-        made?.as_ref().map(|folder| folder.0.as_path())
+        made?.as_ref().map(TempDir::path)
     }
 
-    fn make() -> Option<Folder> {
-        let made = Folder::make().inspect_err(|error| {
-            let dir = std::env::temp_dir();
-            warn!(%error, dir = %dir.display(), "cannot make a folder for ALLOT_STATE; set TMPDIR");
-        });
+    fn make() -> Option<TempDir> {
+        let private = Permissions::from_mode(0o700);
+        let made =
+            tempfile::Builder::new().prefix("allot-").permissions(private).tempdir().inspect_err(|error| {
+                let dir = std::env::temp_dir();
+                warn!(%error, dir = %dir.display(), "cannot make a folder for ALLOT_STATE; set TMPDIR");
+            });
         made.ok()
     }
 }
@@ -202,7 +181,7 @@ mod tests {
         drop(file);
         assert!(!path.exists());
         let dir = path.parent().unwrap().to_owned();
-        assert!(dir.exists());
+        assert_eq!(dir.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         drop(states);
         assert!(!dir.exists());
     }

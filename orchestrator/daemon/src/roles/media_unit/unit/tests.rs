@@ -11,8 +11,8 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::config::{Config, Given};
+use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
-use allot_coordination::{Coordinator, Settings};
 use allot_runtime::settings::Span;
 use server::{Replacing, Server};
 
@@ -51,7 +51,7 @@ fn context_of(given: &Given) -> (Context, watch::Sender<bool>) {
             name: "n".to_owned(),
             servers: config.servers.clone(),
             host: config.media_unit.host.clone(),
-            coordinator: Coordinator::start(connector, &Settings::default()),
+            coordinator: Coordinator::start(connector),
             standalone: true,
             health: allot_runtime::Health::default(),
             pages: allot_runtime::http::RolePages::default(),
