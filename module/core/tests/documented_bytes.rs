@@ -67,13 +67,14 @@ fn call_of_a_pool_has_its_documented_bytes() {
         switch: Some(Bytes::from_slice(b"sw1")),
         peer: Some(Bytes::from_slice(b"5551")),
         holder: None,
+        least_uses: None,
     };
     is_encoded_as(
         1_795_238_323_244,
         &[numpool::Event::Called(called)],
         "01  d8 90 d7 c8 bf 68
-         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31  00
-         da 8b 62 dd a0 92 9d ef",
+         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31  00  00
+         d9 eb df 6d ea 5e d7 55",
     );
 }
 

@@ -157,7 +157,12 @@ events! {
             suspension: Suspension,
         } = 17, notice c"allot.numpool.suspended";
         /// Numbers are in service again.
-        Resumed(numbers: Numbers) = 18, notice c"allot.numpool.resumed";
+        Resumed {
+            /// Which.
+            numbers: Numbers,
+            /// The least count of calls from which they go on.
+            uses: u32,
+        } = 18, notice c"allot.numpool.resumed";
         /// A number has other caps of its own; without any it has those of the pool.
         Capped {
             /// Which.
@@ -301,7 +306,7 @@ impl Pool {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |_| true), "there is no such number")
             }
-            Event::Resumed(numbers) => {
+            Event::Resumed { numbers, .. } => {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |id| self.suspensions.contains(id)), "a number is not suspended")
             }
@@ -393,7 +398,7 @@ impl Pool {
             Event::Suspended { numbers, suspension } => {
                 self.each(numbers, |pool, id| pool.suspend(id, suspension.clone()));
             }
-            Event::Resumed(numbers) => self.each(numbers, Self::resume),
+            Event::Resumed { numbers, uses } => self.each(numbers, |pool, id| pool.resume(id, *uses)),
             Event::Capped { number, caps } => {
                 if let Some(id) = self.id(*number) {
                     self.set_own_caps(id, caps);

@@ -72,6 +72,7 @@ impl Pool {
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
         out.field(&self.starts);
+        out.field(&self.least_uses);
         self.last_numbers.encode(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
@@ -121,6 +122,7 @@ impl Pool {
         let named = groups.iter().all(|groups| groups.are_referred_to());
         ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
+        pool.least_uses = reader.field()?;
         pool.last_numbers = LastNumbers::decode(&mut reader, pool.applied)?;
         let are_wanted = pool.settings.peers > 0 || pool.last_numbers.len() == 0;
         ensure(are_wanted, "peers are known that the pool does not remember")?;

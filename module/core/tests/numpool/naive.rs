@@ -89,6 +89,10 @@ pub struct Naive {
     pub waiting: Vec<Waiting>,
     /// Until when switches are alive.
     pub alive: Vec<(Vec<u8>, i64)>,
+    /// The least count of calls of the free numbers when one of them was last chosen by use.
+    pub least_uses: Option<u32>,
+    /// Whether the pool knows that count of the numbers that are free now.
+    pub is_sorted: bool,
 }
 
 pub struct Wish<'a> {
@@ -126,6 +130,7 @@ impl Naive {
     /// Everything that is due by `now`, one after the other, each at its time.
     pub fn advance(&mut self, now: i64) {
         self.now = self.now.max(now);
+        let uses = self.uses_of_joining();
         loop {
             let dues = self.entries.iter().flat_map(|entry| {
                 let until = entry.lease.as_ref().and_then(|lease| self.lease_end(lease));
@@ -150,8 +155,11 @@ impl Naive {
                     let entry = self.entry(number).unwrap();
                     entry.cool_until = entry.cool_until.filter(|&until| until > at);
                     entry.limit_until = entry.limit_until.filter(|&until| until > at);
-                    entry.suspended =
-                        entry.suspended.filter(|(_, until)| until.is_none_or(|until| until > at));
+                    let suspended = entry.suspended;
+                    entry.suspended = suspended.filter(|(_, until)| until.is_none_or(|until| until > at));
+                    if entry.suspended != suspended {
+                        entry.uses = entry.uses.max(uses);
+                    }
                     self.limit(number, at);
                 }
                 _ => {
@@ -286,13 +294,28 @@ impl Naive {
         count
     }
 
+    /// The count of calls from which a number goes on that joins.
+    fn uses_of_joining(&self) -> u32 {
+        if self.settings.pick != Policy::LeastUsed && self.least_uses.is_none() {
+            return 0;
+        }
+        let free = if self.is_sorted { self.least_free_uses() } else { None };
+        free.or(self.least_uses).unwrap_or(0)
+    }
+
+    fn least_free_uses(&self) -> Option<u32> {
+        self.queue.iter().map(|&number| self.get(number).unwrap().uses).min()
+    }
+
     pub fn resume(&mut self, numbers: &[Number]) -> i64 {
         let (numbers, _) = self.part(numbers);
+        let uses = self.uses_of_joining();
         let mut count = 0;
         for number in numbers {
             let entry = self.entry(number).unwrap();
             if entry.suspended.take().is_some() {
                 count += 1;
+                entry.uses = entry.uses.max(uses);
                 self.limit(number, self.now);
             }
         }
@@ -405,13 +428,20 @@ impl Naive {
     pub fn end(&mut self, number: Number, at: i64, cool_until: Option<i64>) {
         let entry = self.entry(number).unwrap();
         if entry.draining {
-            self.entries.retain(|entry| entry.number != number);
+            self.remove(number);
         } else {
             entry.lease = None;
             entry.since = at;
             entry.cool_until = cool_until;
         }
         self.limit(number, at);
+    }
+
+    fn remove(&mut self, number: Number) {
+        self.entries.retain(|entry| entry.number != number);
+        if self.entries.is_empty() {
+            self.least_uses = None;
+        }
     }
 
     pub fn add(&mut self, numbers: &[Number], now: i64) -> i64 {
@@ -455,7 +485,7 @@ impl Naive {
                 entry.draining = true;
             } else {
                 count += 1;
-                self.entries.retain(|entry| entry.number != number);
+                self.remove(number);
                 self.settle(number);
             }
         }
@@ -478,10 +508,10 @@ impl Naive {
         numbers: &[Number],
         ttl: Option<i64>,
         switch: Option<&[u8]>,
-        uses: u32,
         now: i64,
     ) -> i64 {
         let (numbers, _) = self.part(numbers);
+        let uses = self.uses_of_joining();
         let regttl = self.settings.regttl;
         let mut count = 0;
         for number in numbers {
@@ -598,6 +628,10 @@ impl Naive {
         let changed = self.change();
         if self.rate.is_some() {
             self.starts.push(now);
+        }
+        let pick = wish.pick.unwrap_or(self.settings.pick);
+        if wish.number.is_none() && pick == Policy::LeastUsed {
+            self.least_uses = self.least_free_uses();
         }
         let (is_capped, span) = (!self.caps_of(number).is_empty(), self.span_of(number));
         let entry = self.entry(number).unwrap();

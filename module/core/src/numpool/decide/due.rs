@@ -144,7 +144,7 @@ impl What {
 /// The events of deadlines, in their order.
 fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
     let mut events = Events::new();
-    let mut gone = HashSet::new();
+    let (mut gone, uses) = (HashSet::new(), pool.uses_of_joining());
     for Due { what, number, .. } in due {
         // An earlier event of these has ended what is due: the number went with its last call, or rests no longer.
         if gone.contains(&number) {
@@ -165,7 +165,7 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
                 Event::Silent { switch: Bytes::from_slice(name) }
             }
             What::Cooled => Event::Cooled(smallvec![number]),
-            What::Resumed => Event::Resumed(smallvec![number]),
+            What::Resumed => Event::Resumed { numbers: smallvec![number], uses },
             What::Lapsed => {
                 // With that it rests no longer for its caps.
                 if pool.directory.find(number).is_some_and(|id| pool.is_limited(id)) {
@@ -177,7 +177,7 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
         match (events.last_mut(), &next) {
             (Some(Event::Cooled(numbers)), Event::Cooled(_))
             | (Some(Event::Lapsed(numbers)), Event::Lapsed(_))
-            | (Some(Event::Resumed(numbers)), Event::Resumed(_)) => numbers.push(number),
+            | (Some(Event::Resumed { numbers, .. }), Event::Resumed { .. }) => numbers.push(number),
             (
                 Some(Event::Ended { numbers, cool_until: last, cause: before, .. }),
                 Event::Ended { cool_until, cause, .. },

@@ -148,7 +148,7 @@ mod tests {
             |pool| pool.peers.list(4),
             |pool| {
                 pool.sorted = SortedFree::default();
-                pool.sorted.begin(false, false, List::default());
+                pool.sorted.begin(false, List::default());
             },
         ];
         for (number, damage) in damages.iter().enumerate() {

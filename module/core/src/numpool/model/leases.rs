@@ -57,6 +57,8 @@ fields! {
         pub peer: Option<Bytes>,
         /// Who holds the number instead of a switch.
         pub holder: Option<Bytes>,
+        /// For a choice by use: the least count of calls of the numbers that were free.
+        pub least_uses: Option<u32>,
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Pool {
     /// The last number of each peer, in a pool with `PEERS`.
     pub(in crate::numpool) last_numbers: LastNumbers,
     pub(in crate::numpool) sorted: SortedFree,
+    /// The least count of calls of the free numbers when one of them was last chosen by use.
+    pub(in crate::numpool) least_uses: Option<u32>,
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
     pub(in crate::numpool) waiters: Waiters,
@@ -353,6 +355,7 @@ impl Pool {
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
+        self.least_uses = called.least_uses.or(self.least_uses);
         self.count_start();
         if !self.caps_of(id).is_empty() {
             let own = self.own_caps.longest_of(id, self.settings.days);
@@ -423,5 +426,6 @@ impl Pool {
         self.holders = Groups::default();
         self.peers = Groups::default();
         self.sorted = SortedFree::default();
+        self.least_uses = None;
     }
 }
