@@ -579,6 +579,11 @@ impl Naive {
             [] => self.queue.clone(),
             prefixes => prefixes.iter().map(with).find(|free| !free.is_empty()).unwrap_or_default(),
         };
+        // The number of a peer may have any of the prefixes, of which the first counts.
+        let all: Vec<Number> = match wish.prefixes {
+            [] => self.queue.clone(),
+            prefixes => prefixes.iter().flat_map(with).collect(),
+        };
         let uses = |number: &Number| self.get(*number).unwrap().uses;
         let mut first = free.first().copied();
         match wish.pick.unwrap_or(self.settings.pick) {
@@ -588,11 +593,11 @@ impl Naive {
             Policy::Sticky if self.settings.peers > 0 => {
                 let known = self.peers.iter().find(|(peer, ..)| Some(&peer[..]) == wish.peer);
                 let known = known.filter(|&&(.., at)| self.is_fresh(at));
-                first = known.map(|&(_, number, _)| number).filter(|number| free.contains(number)).or(first);
+                first = known.map(|&(_, number, _)| number).filter(|number| all.contains(number)).or(first);
             }
             Policy::Sticky => {
                 let peer = |number: &Number| self.get(*number).unwrap().peer.clone();
-                let of_peer = free
+                let of_peer = all
                     .iter()
                     .copied()
                     .find(|number| wish.peer.is_some() && peer(number).as_deref() == wish.peer);
