@@ -503,13 +503,7 @@ impl Naive {
         once.into_iter().partition(|&number| self.get(number).is_some())
     }
 
-    pub fn reg(
-        &mut self,
-        numbers: &[Number],
-        ttl: Option<i64>,
-        switch: Option<&[u8]>,
-        now: i64,
-    ) -> i64 {
+    pub fn reg(&mut self, numbers: &[Number], ttl: Option<i64>, switch: Option<&[u8]>, now: i64) -> i64 {
         let (numbers, _) = self.part(numbers);
         let uses = self.uses_of_joining();
         let regttl = self.settings.regttl;

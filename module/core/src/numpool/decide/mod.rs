@@ -25,7 +25,7 @@ use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::invariant::Expected;
 use crate::shared::refusal::{Code, Refusal, refuse, try_again};
 use crate::shared::text::quoted;
-use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
+use crate::shared::token::{MAX_TTL, check_identifier, check_time, check_ttl};
 use crate::shared::{Bytes, Millis, copied};
 use hashbrown::HashSet;
 use smallvec::smallvec;
@@ -286,7 +286,8 @@ fn decide_reg(
         return unchanged(reply);
     }
     let mut events = each_some(lapsed, Event::Lapsed);
-    let (switch, uses) = (switch.map(Bytes::from_slice), if came_up > 0 { pool.uses_of_joining() } else { 0 });
+    let (switch, uses) =
+        (switch.map(Bytes::from_slice), if came_up > 0 { pool.uses_of_joining() } else { 0 });
     events.push(Event::Registered { numbers: list.kept, until, switch, uses });
     Ok(Decision { events, reply })
 }
@@ -311,7 +312,7 @@ fn decide_suspend(
     names_missing: bool,
 ) -> Decided {
     cause.map_or(Ok(()), check_cause)?;
-    ttl.map_or(Ok(()), check_ttl)?;
+    ttl.map_or(Ok(()), |time| check_time("FOR", time))?;
     let cause = cause.map(|word| Word(Bytes::from_slice(word)));
     let suspension = Suspension { cause, until: ttl.map(|ttl| now.saturating_add(ttl)) };
     let mut fresh = 0;
@@ -369,8 +370,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     let (token, switch) = (Bytes::from_slice(call.lease.token), switch.map(Bytes::from_slice));
     let (peer, holder) = (call.peer.map(Bytes::from_slice), call.holder.map(Bytes::from_slice));
     let record = LeaseRecord { number, token: copied(&token), until };
-    let is_by_use =
-        call.number.is_none() && call.pick.unwrap_or(pool.settings.pick) == Policy::LeastUsed;
+    let is_by_use = call.number.is_none() && call.pick.unwrap_or(pool.settings.pick) == Policy::LeastUsed;
     let least_uses = pool.least_free_uses().filter(|_| is_by_use);
     let called = Called { number, token, until, switch, peer, holder, least_uses };
     decided(Event::Called(called), Reply::Lease(record))

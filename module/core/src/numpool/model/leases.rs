@@ -349,8 +349,7 @@ pub(in crate::numpool) mod tests {
         }
         assert_eq!(sound.check(), Ok(()));
         let (token, links) = (Bytes::from_slice(b"undated"), [NONE; 2]);
-        let undated =
-            Lease { token, number: 14, switch: 2, holder: NONE, since: 5, has_peer: false, links };
+        let undated = Lease { token, number: 14, switch: 2, holder: NONE, since: 5, has_peer: false, links };
         sound.grant(undated, None);
         assert_eq!(sound.check(), Ok(()));
         let damages: [fn(&mut Leases); 9] = [
