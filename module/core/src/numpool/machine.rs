@@ -66,6 +66,7 @@ impl Machine for Pool {
         self.history.forget_all(|entry| entry.end_at(now));
         self.starts.iter_mut().for_each(|start| *start = now.min(*start));
         self.last_numbers.end_at(now);
+        self.missed.clear();
         self.waiters.hold(None);
         self.follow_caps();
     }

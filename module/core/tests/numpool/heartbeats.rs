@@ -1,6 +1,7 @@
 //! One deadline of a switch for all of its calls (docs/numbers.md, NUMPOOL.BEAT).
 
 use super::spec::{Bench, any, n};
+use allot_core::numpool::decide::MISSED_FOR;
 use allot_core::numpool::event::{Cause, Event};
 use allot_core::numpool::outcome::Alive;
 use allot_core::numpool::request::{Call, Changes, OfSwitch, Request};
@@ -78,17 +79,53 @@ fn lease_of_a_holder_is_no_call_of_a_switch() {
     let (_, leases) = bench.pool.lease_scan(0, 10, None, bench.now);
     let holders: Vec<_> = leases.iter().map(|lease| (&lease.token[..], lease.holder.as_deref())).collect();
     assert_eq!(holders, [(&b"a"[..], Some(&b"realm"[..])), (b"b", Some(b"realm"))]);
-    // The holder is gone.
-    assert_eq!(bench.pool.holders(), [b"realm"]);
-    assert!(bench.pool.leases_to_end_of(b"other", bench.now, 10).is_empty());
-    for left in [1, 0] {
-        for event in bench.pool.leases_to_end_of(b"realm", bench.now, 1) {
+}
+
+/// The holder has conferences on these numbers. Returns how many leases are left.
+fn look(bench: &mut Bench, holder: &[u8], numbers: &[&str]) -> usize {
+    let has = |number: Number| numbers.iter().any(|text| n(text) == number);
+    for place in 0..bench.pool.lease_places() {
+        for event in bench.pool.look_at_held(holder, place..place + 1, bench.now, has) {
             bench.pool.admits(&event).unwrap();
             bench.pool.apply(bench.now, &event);
         }
-        assert_eq!((bench.pool.live_leases(), bench.pool.check()), (left, Ok(())));
     }
-    assert!(bench.pool.holders().is_empty());
+    assert_eq!(bench.pool.check(), Ok(()));
+    bench.pool.live_leases()
+}
+
+#[test]
+fn number_ends_whose_holder_lacks_its_conference_for_long() {
+    let mut bench = Bench::of(&["1", "2", "3", "4"]);
+    for (token, holder) in [("a", "realm"), ("b", "realm"), ("c", "other")] {
+        bench.ok(&Request::Call(Call { holder: Some(holder.as_bytes()), ..any(token) }));
+    }
+    bench.ok(&Request::Call(any("call")));
+    assert_eq!(bench.pool.holders(), [&b"realm"[..], b"other"]);
+    assert_eq!(look(&mut bench, b"realm", &["1", "2"]), 4);
+    // The realm is deleted, and made again. It adopts one of its conferences.
+    assert_eq!(look(&mut bench, b"realm", &[]), 4);
+    bench.now += MISSED_FOR - 1;
+    assert_eq!(look(&mut bench, b"realm", &[]), 4);
+    assert_eq!(look(&mut bench, b"realm", &["2"]), 4);
+    bench.now += 1;
+    assert_eq!(look(&mut bench, b"nobody", &[]), 4);
+    assert_eq!(look(&mut bench, b"realm", &[]), 3, "the other is missed since now");
+    assert_eq!((state(&bench, "1"), state(&bench, "2")), ("idle+up", "busy+up"));
+    bench.now += MISSED_FOR - 1;
+    assert_eq!(look(&mut bench, b"realm", &[]), 3);
+    // This server was a replica meanwhile: its looks were too long ago.
+    bench.pool.forget_waiters();
+    bench.now += 1;
+    assert_eq!(look(&mut bench, b"realm", &[]), 3);
+    // A lease in the same place is another one.
+    bench.ok(&Request::HangUp { number: n("2"), lease: None, cooldown: None, cause: None });
+    bench.ok(&Request::Call(Call { holder: Some(b"realm"), number: Some(n("2")), ..any("d") }));
+    bench.now += MISSED_FOR;
+    assert_eq!(look(&mut bench, b"realm", &[]), 3);
+    bench.now += MISSED_FOR;
+    assert_eq!(look(&mut bench, b"realm", &[]), 2);
+    assert_eq!(bench.pool.holders(), [b"other"]);
 }
 
 #[test]

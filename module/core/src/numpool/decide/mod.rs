@@ -7,6 +7,7 @@ mod pick;
 
 use self::due::deadline;
 pub use self::due::decide_due;
+pub use self::held::MISSED_FOR;
 pub use self::of_switch::MAX_AT_ONCE;
 use self::of_switch::decide_of_switch;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};

@@ -22,6 +22,7 @@ use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Millis, copied};
 use crate::{fields, invariant, words};
+use hashbrown::HashMap;
 use std::collections::VecDeque;
 
 /// A pool of numbers.
@@ -68,6 +69,8 @@ pub struct Pool {
     pub(in crate::numpool) waiters: Waiters,
     /// Requests that are carried out in slices, on this server.
     pub(in crate::numpool) sliced: SlicedRequests,
+    /// By lease of a holder: since when the holder lacks its conference, as far as this server has looked.
+    pub(in crate::numpool) missed: HashMap<u32, Millis>,
 }
 
 words! {
@@ -373,6 +376,9 @@ impl Pool {
         record.set_since(context.at);
         if !self.sliced.is_empty() {
             self.sliced.lease_left(lease, self.leases.table().links(lease));
+        }
+        if !self.missed.is_empty() {
+            self.missed.remove(&lease);
         }
         match self.leases.end(lease) {
             Some(lease) => {
