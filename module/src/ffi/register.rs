@@ -300,10 +300,11 @@ unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _:
 
 unsafe extern "C" fn role_changed(_: *mut RedisModuleCtx, _: RedisModuleEvent, role: u64, _: *mut c_void) {
     guard((), || {
-        if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA
-            && let Some(hooks) = hooks()
-        {
-            (hooks.demoted)();
+        let Some(hooks) = hooks() else { return };
+        match role {
+            raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA => (hooks.demoted)(),
+            raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => (hooks.promoted)(),
+            _ => {}
         }
     });
 }

@@ -88,6 +88,38 @@ fn one_heartbeat_keeps_ten_thousand_calls_until_their_switch_dies() {
 }
 
 #[test]
+fn outage_of_the_server_ends_no_call_of_a_switch_that_is_alive() {
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
+    replica.replica_of(&master);
+    let mut client = pool(&master, "1001 1002");
+    let calls = |beat: Reply| beat.field("calls").int();
+    for token in ["a", "b"] {
+        client.words(&format!("NUMPOOL.CALL {{p}} LEASE {token}"));
+    }
+    // The server stands still for longer than the deadline of the switch. Its next heartbeat is on its way meanwhile.
+    let beat = ["NUMPOOL.BEAT", "{p}", "sw1", "TTL", "1000"];
+    client.send(&beat);
+    client.send(&["DEBUG", "SLEEP", "2"]);
+    client.send(&beat);
+    let replies = [(); 3].map(|()| client.read());
+    assert_eq!(calls(replies[2].clone()), 2);
+    // A replica takes over when the deadline has passed.
+    client.words("NUMPOOL.BEAT {p} sw1 TTL 5000");
+    let until = client.words("NUMPOOL.SWITCHES {p}").array()[1].array()[0].field("until").int();
+    master.wait_offset_equal(&replica);
+    master.kill9();
+    let mut client = replica.raw();
+    eventually("the deadline to pass", TIMEOUT, || clock(&mut client) > until);
+    client.words("REPLICAOF NO ONE");
+    assert_eq!(calls(client.words("NUMPOOL.BEAT {p} sw1 TTL 60000")), 2);
+    // A server that loads the pool, and hears no more of the switch.
+    client.words("NUMPOOL.BEAT {p} sw1 TTL 500");
+    assert_eq!(replica.command("DEBUG RELOAD"), redis::Value::Okay);
+    eventually("the calls to end", TIMEOUT, || pool_info(&mut client, "{p}", "leases") == 0);
+    no_internal_errors(&replica);
+}
+
+#[test]
 fn suspended_number_is_out_of_service_whatever_registers_it() {
     let server = RedisServer::start();
     let mut client = pool(&server, "1001 1002");

@@ -149,6 +149,8 @@ events! {
             /// Which.
             switch: Bytes,
         } = 16, notice c"allot.numpool.silent", count (Counter::Silent, 1);
+        /// A server took over. The deadlines of all switches begin again.
+        BegunAgain = 20, notice c"allot.numpool.begun-again";
         /// Numbers are out of service.
         Suspended {
             /// Which.
@@ -318,6 +320,7 @@ impl Pool {
                 let has_room = self.heartbeats.len() < MAX_HEARTBEATS || self.has_deadline(switch);
                 ensure(has_room, "too many switches have a deadline")
             }
+            Event::BegunAgain => ensure(!self.heartbeats.is_empty(), "no switch has a deadline"),
             Event::Silent { switch } => ensure(self.has_deadline(switch), "a switch has no deadline"),
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
@@ -404,7 +407,8 @@ impl Pool {
                     self.set_own_caps(id, caps);
                 }
             }
-            Event::Beat { switch, until } => self.beat(switch, *until),
+            Event::Beat { switch, until } => self.beat(switch, *until, at),
+            Event::BegunAgain => self.begin_heartbeats_again(at),
             Event::Silent { switch } => self.fall_silent(switch),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }

@@ -14,7 +14,9 @@ impl Pool {
         let listed = |numbers: &[Number]| message().with("numbers", json(numbers).as_bytes());
         match event {
             Event::Flushed { .. } => Vec::new(),
-            Event::Created(_) | Event::Configured(_) | Event::Ruled { .. } => vec![message()],
+            Event::Created(_) | Event::Configured(_) | Event::Ruled { .. } | Event::BegunAgain => {
+                vec![message()]
+            }
             Event::Added(numbers)
             | Event::Draining(numbers)
             | Event::Lapsed(numbers)

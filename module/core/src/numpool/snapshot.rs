@@ -117,7 +117,7 @@ impl Pool {
         let heartbeats: Vec<SavedHeartbeat> = reader.field()?;
         ensure(heartbeats.len() <= MAX_HEARTBEATS, "too many switches have a deadline")?;
         let restored = heartbeats.into_iter().try_for_each(|saved| pool.restore_heartbeat(saved));
-        restored.ok_or(Damaged("a switch is not there, or has two deadlines"))?;
+        restored.ok_or(Damaged("a switch is not there, or its deadline is not right"))?;
         let groups = [&pool.switches, &pool.holders, &pool.peers];
         let named = groups.iter().all(|groups| groups.are_referred_to());
         ensure(named, "a switch, a holder or a peer is named for nothing")?;

@@ -161,6 +161,43 @@ fn calls_of_a_dead_switch_end_in_slices_and_later_ones_go_on() {
 }
 
 #[test]
+fn heartbeats_begin_again_when_a_server_takes_over() {
+    let mut bench = Bench::of(&["1", "2", "3"]);
+    assert!(Machine::take_over(&bench.pool).is_empty(), "no switch has a deadline");
+    bench.ok(&Request::Call(any("a")));
+    bench.ok(&Request::Call(Call { switch: Some(b"other"), ..any("b") }));
+    bench.ok(&Request::Call(Call { ttl: Some(500), ..any("c") }));
+    beat(&mut bench, 100);
+    bench.ok(&Request::Beat { switch: b"other", ttl: 100_000 });
+    // A server loads the pool long after the deadline.
+    let mut bench = Bench { pool: Pool::decode(&bench.pool.encode()).unwrap(), now: 60_000 };
+    for event in Machine::take_over(&bench.pool) {
+        bench.pool.admits(&event).unwrap();
+        bench.pool.apply(bench.now, &event);
+    }
+    let until = |bench: &Bench| {
+        let (_, switches) = bench.pool.switch_scan(0, 10, bench.now);
+        switches.into_iter().map(|record| record.until).collect::<Vec<_>>()
+    };
+    assert_eq!(until(&bench), [Some(60_100), Some(160_000)]);
+    bench.at(60_000);
+    assert_eq!(
+        (state(&bench, "1"), state(&bench, "3")),
+        ("busy+up", "idle+up"),
+        "the third had its own deadline"
+    );
+    // A deadline that is later stays.
+    bench.ok(&Request::Beat { switch: b"other", ttl: 200_000 });
+    Machine::set_back(&mut bench.pool, 50_000);
+    bench.now = 50_000;
+    bench.pool.apply(50_000, &Event::BegunAgain);
+    assert_eq!(until(&bench), [Some(60_100), Some(260_000)]);
+    bench.at(60_100);
+    assert_eq!((state(&bench, "1"), state(&bench, "2")), ("idle+up", "busy+up"));
+    assert_eq!(bench.pool.check(), Ok(()));
+}
+
+#[test]
 fn switch_with_a_deadline_outlives_its_numbers_and_a_snapshot() {
     let mut bench = Bench::of(&["1"]);
     beat(&mut bench, 100);
@@ -187,6 +224,7 @@ fn events_of_heartbeats_that_do_not_fit_are_refused() {
     let switch = b"sw".as_slice().into();
     assert!(bench.pool.admits(&silent(Cause::Silent)).is_err(), "no switch is alive");
     assert!(bench.pool.admits(&Event::Silent { switch }).is_err(), "the switch has no deadline");
+    assert!(bench.pool.admits(&Event::BegunAgain).is_err(), "no switch has one");
     beat(&mut bench, 100);
     assert!(bench.pool.admits(&silent(Cause::Silent)).is_ok());
     assert!(bench.pool.admits(&silent(Cause::Expired)).is_err());

@@ -204,6 +204,12 @@ impl Bench {
         let limit = self.random.pick(&[usize::MAX, usize::MAX, 1000]);
         let has_waiters = !self.naive.waiting.is_empty();
         self.overdue = (self.random.chance(10) && !has_waiters).then(|| self.pool.clone());
+        if self.random.chance(2) {
+            // The server was away.
+            Machine::take_over(&self.pool).iter().for_each(|event| self.apply(event));
+            self.naive.take_over(self.now);
+            self.overdue = None;
+        }
         self.naive.is_sorted = is_sorted_by_use(&self.pool);
         loop {
             let events = decide_due(&self.pool, self.now, limit);
@@ -338,7 +344,7 @@ impl Bench {
             }
             35 => {
                 let (switch, ttl) = (self.random.pick(&SWITCHES), self.random.pick(&[10, 40, 150]));
-                let calls = self.naive.beat(switch, now + ttl);
+                let calls = self.naive.beat(switch, ttl);
                 let got = self.ask(&Request::Beat { switch, ttl });
                 assert_eq!(got, Ok(Reply::Alive(Alive { until: now + ttl, calls })));
             }
@@ -412,7 +418,8 @@ impl Bench {
         let (_, switches) = self.pool.switch_scan(0, 1000, self.now);
         let alive = switches.into_iter().filter_map(|record| Some((record.switch.to_vec(), record.until?)));
         let mut alive: Vec<_> = alive.collect();
-        let mut expected = self.naive.alive.clone();
+        let mut expected: Vec<_> =
+            self.naive.alive.iter().map(|(switch, until, _)| (switch.clone(), *until)).collect();
         alive.sort();
         expected.sort();
         assert_eq!(alive, expected, "other switches are alive");

@@ -87,8 +87,8 @@ pub struct Naive {
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
     pub waiting: Vec<Waiting>,
-    /// Until when switches are alive.
-    pub alive: Vec<(Vec<u8>, i64)>,
+    /// Until when switches are alive, and for how long their last heartbeats said so.
+    pub alive: Vec<(Vec<u8>, i64, i64)>,
     /// The least count of calls of the free numbers when one of them was last chosen by use.
     pub least_uses: Option<u32>,
     /// Whether the pool knows that count of the numbers that are free now.
@@ -144,7 +144,7 @@ impl Naive {
             let next = dues.min().filter(|&(at, ..)| at <= now);
             // Switches fall silent behind the calls that they kept.
             let over = next.map_or(now, |(at, ..)| at - 1);
-            self.alive.retain(|&(_, until)| until > over);
+            self.alive.retain(|&(_, until, _)| until > over);
             let Some((at, what, number)) = next else { return };
             match what {
                 0 => {
@@ -174,19 +174,26 @@ impl Naive {
 
     /// When a lease ends by itself: at its own deadline or else at that of its switch.
     fn lease_end(&self, lease: &Lease) -> Option<i64> {
-        let alive = self.alive.iter().find(|(switch, _)| Some(switch) == lease.switch.as_ref());
+        let alive = self.alive.iter().find(|(switch, ..)| Some(switch) == lease.switch.as_ref());
         let alive = alive.filter(|_| lease.holder.is_none());
-        lease.until.or(alive.map(|&(_, until)| until).filter(|&until| lease.since < until))
+        lease.until.or(alive.map(|&(_, until, _)| until).filter(|&until| lease.since < until))
     }
 
     /// A switch is alive. Returns how many calls it carries.
-    pub fn beat(&mut self, switch: &[u8], until: i64) -> u32 {
-        self.alive.retain(|(other, _)| other != switch);
-        self.alive.push((switch.to_vec(), until));
+    pub fn beat(&mut self, switch: &[u8], ttl: i64) -> u32 {
+        self.alive.retain(|(other, ..)| other != switch);
+        self.alive.push((switch.to_vec(), self.now + ttl, ttl));
         let leases = self.entries.iter().filter_map(|entry| entry.lease.as_ref());
         let carried =
             leases.filter(|lease| lease.holder.is_none()).filter_map(|lease| lease.switch.as_deref());
         carried.filter(|other| *other == switch).count() as u32
+    }
+
+    /// A server takes the pool over.
+    pub fn take_over(&mut self, now: i64) {
+        for (_, until, ttl) in &mut self.alive {
+            *until = (*until).max(now + *ttl);
+        }
     }
 
     /// Until when the caps forbid a call of a number, at a time.
@@ -622,7 +629,7 @@ impl Naive {
         let registered_by = self.get(number).unwrap().reg_switch.clone().filter(|_| wish.holder.is_none());
         let switch = wish.switch.map(<[u8]>::to_vec).or(registered_by);
         let is_alive =
-            wish.holder.is_none() && self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
+            wish.holder.is_none() && self.alive.iter().any(|(other, ..)| Some(other) == switch.as_ref());
         let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
         if self.rate.is_some() {

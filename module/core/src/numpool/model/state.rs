@@ -15,6 +15,7 @@ use super::sliced::SlicedRequests;
 use super::sorted_free::{Numbers, SortedFree};
 use super::suspensions::Suspensions;
 use super::waiters::Waiters;
+use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
@@ -58,6 +59,8 @@ pub struct Pool {
     pub(in crate::numpool) holders: Groups,
     /// By switch: until when it is alive.
     pub(in crate::numpool) heartbeats: Deadlines,
+    /// By switch with a deadline: how long after its last heartbeat this was, in milliseconds.
+    pub(in crate::numpool) beat_ttls: Column<Millis>,
     pub(in crate::numpool) peers: Groups,
     /// The last number of each peer, in a pool with `PEERS`.
     pub(in crate::numpool) last_numbers: LastNumbers,
@@ -199,6 +202,7 @@ impl Pool {
             + self.switches.allocated()
             + self.holders.allocated()
             + self.heartbeats.allocated()
+            + self.beat_ttls.allocated()
             + self.peers.allocated()
             + self.last_numbers.allocated()
             + self.sorted.allocated()
@@ -428,6 +432,7 @@ impl Pool {
         if !is_alive {
             self.switches = Groups::default();
             self.heartbeats = Deadlines::default();
+            self.beat_ttls = Column::default();
         }
         self.holders = Groups::default();
         self.peers = Groups::default();
