@@ -5,7 +5,7 @@ use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
 
 use crate::engine::command::Command;
-use crate::engine::{config, deadlines, info, lost, waiting, warnings};
+use crate::engine::{away, config, deadlines, info, lost, waiting, warnings};
 use crate::families::{self, FAMILIES};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
@@ -16,6 +16,7 @@ const VERSION: c_int = 100;
 static HOOKS: Hooks = Hooks {
     timer: |ctx| deadlines::run(ctx, &FAMILIES),
     cron: |ctx| {
+        away::returns(ctx.clock());
         deadlines::catch_up(ctx);
         lost::look(ctx);
         warnings::look(ctx);
@@ -35,6 +36,7 @@ static HOOKS: Hooks = Hooks {
     disconnected: waiting::disconnected,
     before_sleep: waiting::before_sleep,
     demoted: waiting::demoted,
+    promoted: away::promoted,
     info: |info| info::write(info, &FAMILIES),
     panicked: || info::INTERNAL_ERRORS.add(1),
 };

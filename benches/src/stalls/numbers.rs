@@ -1,7 +1,10 @@
 //! Number pools: lists, listings, leases of a switch, and the indexes that the first choice builds.
 
+use allot_tests::eventually;
+use allot_tests::pools::pool_info;
 use allot_tests::raw::encode;
 use allot_tests::realms::{REALM, Realm};
+use allot_tests::wait::TIMEOUT;
 use std::time::Duration;
 
 use crate::probe::Probe;
@@ -29,6 +32,24 @@ fn create_conferences(probe: &mut Probe) {
     probe.longest("CONF.CREATE FROM a pool whose order is made", more);
     probe.fill(std::iter::once(["DEL", REALM].map(str::to_owned).to_vec()));
     probe.fill(std::iter::once(["NUMPOOL.CONFIG", "pool", "PICK", "LONGEST"].map(str::to_owned).to_vec()));
+    probe.fill(std::iter::once(["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"].map(str::to_owned).to_vec()));
+}
+
+/// A switch carries a call on each number, few of them without a deadline of their own, and falls silent.
+fn silence_a_switch(probe: &mut Probe, elements: usize) {
+    let call = |place: usize| {
+        let words = ["NUMPOOL.CALL", "pool", "SWITCH", "sw", "TTL", "36000000"];
+        words[..if place.is_multiple_of(50) { 4 } else { 6 }].iter().map(|&word| word.to_owned()).collect()
+    };
+    probe.fill((0..elements).map(call));
+    let leases = pool_info(&mut probe.client, "pool", "leases");
+    probe.watch("the last NUMPOOL.BEAT of a switch with many calls", |probe| {
+        probe.client.words("NUMPOOL.BEAT pool sw TTL 1");
+        eventually("the calls of the switch to end", TIMEOUT, || {
+            pool_info(&mut probe.client, "pool", "leases") == leases - elements.div_ceil(50) as i64
+        });
+        String::new()
+    });
     probe.fill(std::iter::once(["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"].map(str::to_owned).to_vec()));
 }
 
@@ -70,6 +91,7 @@ pub(crate) fn measure(probe: &mut Probe, elements: usize) {
         );
     }
     probe.measure("NUMPOOL.RECONCILE of all leases", &["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"]);
+    silence_a_switch(probe, elements);
     let ttl = 5000 + elements / 100;
     let options = ["TTL", &ttl.to_string()];
     probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.REG", part, &options)));

@@ -1,4 +1,4 @@
-//! The examples of docs/replication.md, byte by byte.
+//! The examples of docs/replication.md, byte by byte; and the names of all notifications in docs/operate.md.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
@@ -15,6 +15,7 @@ use allot_core::shared::event::MachineEvent;
 use allot_core::shared::field::Any;
 use allot_core::shared::payload::{self, Payload};
 use std::fmt::Debug;
+use std::path::Path;
 
 /// The bytes of `documented`, a list of hexadecimal numbers, are the payload of these events of the key `{g}`.
 fn is_encoded_as<E: MachineEvent + Debug + PartialEq>(at: i64, events: &[E], documented: &str) {
@@ -67,13 +68,14 @@ fn call_of_a_pool_has_its_documented_bytes() {
         switch: Some(Bytes::from_slice(b"sw1")),
         peer: Some(Bytes::from_slice(b"5551")),
         holder: None,
+        least_uses: None,
     };
     is_encoded_as(
         1_795_238_323_244,
         &[numpool::Event::Called(called)],
         "01  d8 90 d7 c8 bf 68
-         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31  00
-         da 8b 62 dd a0 92 9d ef",
+         09  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31  00  00
+         d9 eb df 6d ea 5e d7 55",
     );
 }
 
@@ -102,4 +104,32 @@ fn login_of_an_account_has_its_documented_bytes() {
          10  02 70 31  01  02 74 31  98 ba de c8 bf 68
          7b 9c 83 47 dc 7a 12 cc",
     );
+}
+
+/// The texts of all sources in a folder.
+fn sources(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let texts = entries.flat_map(|path| match path.is_dir() {
+        true => sources(&path),
+        false => vec![std::fs::read_to_string(path).unwrap()],
+    });
+    texts.collect()
+}
+
+#[test]
+fn every_notification_is_in_the_page_about_operation() {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(package.join("../../docs/operate.md")).unwrap();
+    let mut count = 0;
+    for text in sources(&package.join("src")) {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for notice in code.flat_map(|line| line.split("c\"allot.").skip(1)) {
+            let notice = notice.split('"').next().unwrap();
+            let (family, word) = notice.split_once('.').unwrap();
+            let row = page.lines().find(|line| line.contains(&format!("`allot.{family}.`"))).unwrap();
+            assert!(row.contains(&format!("`{word}`")), "allot.{notice} is not in docs/operate.md");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} notifications");
 }

@@ -5,10 +5,11 @@
 //! interface of a family's state machine to the module, `value` is the value of a key, and `step` is the path of every
 //! request: find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master
 //! decided. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `entry` is a row of
-//! the table of families. `info` counts, and logs bugs; `lost` records keys that are deleted in use; `warnings` and
-//! `replicas` look for settings and servers with which something may be lost.
+//! the table of families. `away` knows when this server did not decide. `info` counts, and logs bugs; `lost` records keys
+//! that are deleted in use; `warnings` and `replicas` look for settings and servers with which something may be lost.
 
 pub(crate) mod argument;
+pub(crate) mod away;
 pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod deadlines;

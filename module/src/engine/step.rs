@@ -112,7 +112,8 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
         }
         let mut payload = PAYLOAD.take();
         payload.bytes.clear();
-        Self {
+        let was_away = value.was_away(clock);
+        let mut step = Self {
             ctx,
             name,
             value,
@@ -125,6 +126,18 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
             notices: Notices::new(),
             grants: None,
             abort_on_unwind: None,
+        };
+        if was_away {
+            step.take_over();
+        }
+        step
+    }
+
+    /// Applies what follows from the time in which this server was away.
+    #[cold]
+    fn take_over(&mut self) {
+        for event in self.value.state.take_over() {
+            self.apply(&event);
         }
     }
 

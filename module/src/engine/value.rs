@@ -7,6 +7,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::away;
 use super::config::MAX_CLOCK_LEAD;
 use super::deadlines::{self, NEVER};
 use super::family::{Family, MAX_GAUGES};
@@ -36,6 +37,8 @@ pub(crate) struct Value<F: Family> {
     pub(crate) sending: u64,
     /// How often this server had become a replica when the state was last changed, or was created here.
     demotions: u32,
+    /// How often this server had been away when it last took the state over; `None` before the first time.
+    returns: Option<u32>,
     /// When the next part of the maintenance of the key's streams is due, in ms since the epoch.
     pub(crate) maintenance_at: i64,
     /// Where this part begins.
@@ -58,6 +61,7 @@ impl<F: Family> Value<F> {
             streams_sent: 0,
             sending: 0,
             demotions: waiting::demotions(),
+            returns: None,
             maintenance_at: F::MAINTENANCE_FROM,
             maintenance_place: 0,
             maintained_until: NEVER,
@@ -91,6 +95,13 @@ impl<F: Family> Value<F> {
         if std::mem::replace(&mut self.demotions, demotions) != demotions {
             self.state.forget_waiters(None);
         }
+    }
+
+    /// Whether this server has not decided for the state since it was last away.
+    #[inline]
+    pub(crate) fn was_away(&mut self, clock: i64) -> bool {
+        let returns = Some(away::returns(clock));
+        std::mem::replace(&mut self.returns, returns) != returns
     }
 
     /// When the timer must look at a key whose time is `now`, by the clock: for its earliest deadline, to send the rest of

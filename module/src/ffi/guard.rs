@@ -34,6 +34,8 @@ pub(crate) struct Hooks {
     pub(crate) before_sleep: fn(Context<'_>),
     /// The server was a master and has become a replica, or it is the replica of another master now.
     pub(crate) demoted: fn(),
+    /// The server has become the master.
+    pub(crate) promoted: fn(),
     /// A client asked for `INFO`.
     pub(crate) info: fn(&InfoWriter),
     /// A panic was caught.

@@ -287,9 +287,11 @@ unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _:
 }
 
 unsafe extern "C" fn role_changed(_: *mut RedisModuleCtx, _: RedisModuleEvent, role: u64, _: *mut c_void) {
-    if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA {
-        with_hooks(|hooks| (hooks.demoted)());
-    }
+    with_hooks(|hooks| match role {
+        raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_REPLICA => (hooks.demoted)(),
+        raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER => (hooks.promoted)(),
+        _ => {}
+    });
 }
 
 unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {

@@ -7,7 +7,10 @@ mod replies;
 mod waiting;
 mod writes;
 
-use allot_core::numpool::{Decision, Event, Pool, Reply, Request};
+use allot_core::conf::Realm;
+use allot_core::conf::conference::Conference;
+use allot_core::invariant;
+use allot_core::numpool::{Decision, Event, Number, Pool, Reply, Request};
 use allot_core::shared::machine::Events;
 use allot_core::shared::refusal::Refusal;
 
@@ -17,17 +20,44 @@ use crate::engine::value::Value;
 use crate::engine::waiting::{Grant, cancel_undo};
 use crate::ffi::context::{Answer, Mode};
 use crate::ffi::value::Found;
-use crate::ffi::{Context, KeyName};
+use crate::ffi::{Context, KeyName, OwnedString};
 
 pub(crate) use commands::COMMANDS;
 pub(crate) use writes::call_number;
 
-/// How often a pool looks whether the realms that hold its numbers still exist, in milliseconds.
+/// How often a pool looks whether the realms that hold its numbers have the conferences, in milliseconds.
 const LOOKS_FOR_REALMS: i64 = 1000;
-/// The most leases of such a realm that one step ends.
-const ENDED_AT_ONCE: usize = 1000;
+/// How many places of leases are looked at in one step.
+const LOOKED_AT: u32 = 2000;
 
 static STATICS: FamilyStatics = FamilyStatics::new();
+
+/// Compares the leases of a realm from a place on with its conferences. Returns the ends of leases whose conference is
+/// gone. A realm that is on its way to another node is not known to lack any.
+fn look_at_realm(ctx: Context<'_>, name: KeyName<'_>, realm: &[u8], first: u32, now: i64) -> Events<Event> {
+    let places = first..first.saturating_add(LOOKED_AT);
+    let kind = ctx.ask(c"TYPE", &[realm]);
+    let mut pool = ctx.open(name, Mode::Read);
+    let Found::Value(pool) = pool.value::<Value<Pool>>() else { return Events::new() };
+    match kind {
+        Answer::Text(kind) if kind == b"none" => pool.state.look_at_held(realm, places, now, |_| false),
+        Answer::Text(_) => {
+            let realm_name = OwnedString::new(realm);
+            let mut key = ctx.open(realm_name.name(), Mode::Read);
+            let conferences = match key.value::<Value<Realm>>() {
+                Found::Value(value) => Some(&value.state),
+                Found::OtherType => None,
+                Found::Nothing => return Events::new(),
+            };
+            let has = |number: Number| {
+                let conference = conferences.and_then(|realm| realm.conference_called(&number.text()));
+                conference.is_some_and(Conference::is_live)
+            };
+            pool.state.look_at_held(realm, places, now, has)
+        }
+        _ => Events::new(),
+    }
+}
 
 impl Family for Pool {
     const NUMBER: u8 = 1;
@@ -76,19 +106,25 @@ impl Family for Pool {
         waiting::grant(self, now)
     }
 
-    /// The realms that hold leases. Their keys are looked at as streams of other families are.
-    fn streams_to_maintain(&self, _: &mut usize) -> Vec<Vec<u8>> {
-        self.holders().into_iter().map(<[u8]>::to_vec).collect()
+    /// The realms that hold leases, each behind the place of the first lease to look at. Their keys are looked at as
+    /// streams of other families are.
+    fn streams_to_maintain(&self, place: &mut usize) -> Vec<Vec<u8>> {
+        let holders = self.holders();
+        let first = *place as u32;
+        let next = first.saturating_add(LOOKED_AT);
+        *place = if holders.is_empty() || next >= self.lease_places() { 0 } else { next as usize };
+        holders.into_iter().map(|realm| [&first.to_be_bytes()[..], realm].concat()).collect()
     }
 
-    /// Ends leases of a realm that is gone. A realm that is on its way to another node is not known to be gone.
-    fn maintain(ctx: Context<'_>, name: KeyName<'_>, realm: &[u8], now: i64) -> Maintained<Event> {
-        let mut events = Events::new();
-        if ctx.ask(c"TYPE", &[realm]) == Answer::Text(b"none".to_vec())
-            && let Found::Value(pool) = ctx.open(name, Mode::Read).value::<Value<Pool>>()
-        {
-            events = pool.state.leases_to_end_of(realm, now, ENDED_AT_ONCE);
-        }
+    /// Ends leases whose realm lacks the conference.
+    fn maintain(ctx: Context<'_>, name: KeyName<'_>, look: &[u8], now: i64) -> Maintained<Event> {
+        let events = match look.split_first_chunk() {
+            Some((first, realm)) => look_at_realm(ctx, name, realm, u32::from_be_bytes(*first), now),
+            None => {
+                invariant!("a look at a realm begins at a place");
+                Events::new()
+            }
+        };
         Maintained { events, again_at: now + LOOKS_FOR_REALMS }
     }
 

@@ -88,6 +88,38 @@ fn one_heartbeat_keeps_ten_thousand_calls_until_their_switch_dies() {
 }
 
 #[test]
+fn outage_of_the_server_ends_no_call_of_a_switch_that_is_alive() {
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
+    replica.replica_of(&master);
+    let mut client = pool(&master, "1001 1002");
+    let calls = |beat: Reply| beat.field("calls").int();
+    for token in ["a", "b"] {
+        client.words(&format!("NUMPOOL.CALL {{p}} LEASE {token}"));
+    }
+    // The server stands still for longer than the deadline of the switch. Its next heartbeat is on its way meanwhile.
+    let beat = ["NUMPOOL.BEAT", "{p}", "sw1", "TTL", "1000"];
+    client.send(&beat);
+    client.send(&["DEBUG", "SLEEP", "2"]);
+    client.send(&beat);
+    let replies = [(); 3].map(|()| client.read());
+    assert_eq!(calls(replies[2].clone()), 2);
+    // A replica takes over when the deadline has passed.
+    client.words("NUMPOOL.BEAT {p} sw1 TTL 5000");
+    let until = client.words("NUMPOOL.SWITCHES {p}").array()[1].array()[0].field("until").int();
+    master.wait_offset_equal(&replica);
+    master.kill9();
+    let mut client = replica.raw();
+    eventually("the deadline to pass", TIMEOUT, || clock(&mut client) > until);
+    client.words("REPLICAOF NO ONE");
+    assert_eq!(calls(client.words("NUMPOOL.BEAT {p} sw1 TTL 60000")), 2);
+    // A server that loads the pool, and hears no more of the switch.
+    client.words("NUMPOOL.BEAT {p} sw1 TTL 500");
+    assert_eq!(replica.command("DEBUG RELOAD"), redis::Value::Okay);
+    eventually("the calls to end", TIMEOUT, || pool_info(&mut client, "{p}", "leases") == 0);
+    no_internal_errors(&replica);
+}
+
+#[test]
 fn suspended_number_is_out_of_service_whatever_registers_it() {
     let server = RedisServer::start();
     let mut client = pool(&server, "1001 1002");
@@ -159,20 +191,41 @@ fn reconcile_leaves_the_number_of_a_live_conference_alone() {
 }
 
 #[test]
-fn numbers_of_a_deleted_realm_are_free_again() {
+fn numbers_of_lost_conferences_are_free_again_and_those_of_adopted_ones_are_not() {
     let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
     replica.replica_of(&master);
     let mut realm = Realm::create(&master, &["a:1:1"]);
-    fill(&mut realm.client, "{r}:numbers", 3);
-    for _ in 0..2 {
-        realm.ok("CONF.CREATE * FROM {r}:numbers");
+    fill(&mut realm.client, "{r}:numbers", 9);
+    // Realms that will be deleted, overwritten, and made again.
+    let realms = ["{r}:deleted", "{r}:overwritten", REALM];
+    for name in &realms[..2] {
+        realm.client.words(&format!("CONF.REALM {name}"));
+        realm.client.words(&format!("CMU.JOIN {name} a:1:1 CAPACITY 100 LEASE 3600000"));
     }
+    let mut create = |name: &str| {
+        let record = realm.client.words(&format!("CONF.CREATE {name} * FROM {{r}}:numbers"));
+        (record.field("e164").text(), record.field("epoch").int())
+    };
+    for name in &realms[..2] {
+        create(name);
+    }
+    let (adopted, epoch) = create(REALM);
+    create(REALM);
     assert_eq!(master.command("DEBUG RELOAD"), redis::Value::Okay);
-    assert_eq!(pool_info(&mut realm.client, "{r}:numbers", "leases"), 2);
-    realm.client.words(&format!("DEL {REALM}"));
+    assert_eq!(pool_info(&mut realm.client, "{r}:numbers", "leases"), 4);
+    // The last realm is never missing when somebody looks, and its unit still has one of the two conferences.
+    let transaction = format!("DEL {REALM}|CONF.REALM {REALM}|DEL {}|SET {} hello", realms[0], realms[1]);
+    realm.client.words("MULTI");
+    transaction.split('|').for_each(|line| drop(realm.client.words(line)));
+    realm.client.words("EXEC");
+    realm.join("a:1:1");
+    let report = realm.ok(&format!("CMU.REPORT a:1:1 HIGHEST {epoch} {adopted} {epoch}"));
+    assert_eq!(report.field("adopted").array().len(), 1);
     eventually("the numbers to be free", TIMEOUT, || {
-        pool_info(&mut realm.client, "{r}:numbers", "idle_up") == 3
+        pool_info(&mut realm.client, "{r}:numbers", "leases") == 1
     });
+    let leases = realm.client.words("NUMPOOL.LEASES {r}:numbers");
+    assert_eq!(leases.array()[1].array()[0].field("number").text(), adopted);
     master.wait_offset_equal(&replica);
     assert_eq!(replica.digest(), master.digest());
     no_internal_errors(&master);

@@ -149,6 +149,8 @@ events! {
             /// Which.
             switch: Bytes,
         } = 16, notice c"allot.numpool.silent", count (Counter::Silent, 1);
+        /// A server took over. The deadlines of all switches begin again.
+        BegunAgain = 20, notice c"allot.numpool.begun-again";
         /// Numbers are out of service.
         Suspended {
             /// Which.
@@ -157,7 +159,12 @@ events! {
             suspension: Suspension,
         } = 17, notice c"allot.numpool.suspended";
         /// Numbers are in service again.
-        Resumed(numbers: Numbers) = 18, notice c"allot.numpool.resumed";
+        Resumed {
+            /// Which.
+            numbers: Numbers,
+            /// The least count of calls from which they go on.
+            uses: u32,
+        } = 18, notice c"allot.numpool.resumed";
         /// A number has other caps of its own; without any it has those of the pool.
         Capped {
             /// Which.
@@ -301,7 +308,7 @@ impl Pool {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |_| true), "there is no such number")
             }
-            Event::Resumed(numbers) => {
+            Event::Resumed { numbers, .. } => {
                 distinct(numbers)?;
                 ensure(self.are(numbers, |id| self.suspensions.contains(id)), "a number is not suspended")
             }
@@ -313,6 +320,7 @@ impl Pool {
                 let has_room = self.heartbeats.len() < MAX_HEARTBEATS || self.has_deadline(switch);
                 ensure(has_room, "too many switches have a deadline")
             }
+            Event::BegunAgain => ensure(!self.heartbeats.is_empty(), "no switch has a deadline"),
             Event::Silent { switch } => ensure(self.has_deadline(switch), "a switch has no deadline"),
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
@@ -393,13 +401,14 @@ impl Pool {
             Event::Suspended { numbers, suspension } => {
                 self.each(numbers, |pool, id| pool.suspend(id, suspension.clone()));
             }
-            Event::Resumed(numbers) => self.each(numbers, Self::resume),
+            Event::Resumed { numbers, uses } => self.each(numbers, |pool, id| pool.resume(id, *uses)),
             Event::Capped { number, caps } => {
                 if let Some(id) = self.id(*number) {
                     self.set_own_caps(id, caps);
                 }
             }
-            Event::Beat { switch, until } => self.beat(switch, *until),
+            Event::Beat { switch, until } => self.beat(switch, *until, at),
+            Event::BegunAgain => self.begin_heartbeats_again(at),
             Event::Silent { switch } => self.fall_silent(switch),
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }

@@ -7,6 +7,7 @@ use crate::shared::decision::Decided;
 use crate::shared::machine::{Events, Gauge, Machine, own_methods};
 use crate::shared::outbox::{Outbox, Sent};
 use crate::shared::refusal::Refusal;
+use smallvec::smallvec;
 use std::ffi::CStr;
 
 impl Machine for Pool {
@@ -33,6 +34,10 @@ impl Machine for Pool {
         {
             self.begin_to_sort(call.pick, !call.prefixes.is_empty());
         }
+    }
+
+    fn take_over(&self) -> Events<Event> {
+        if self.heartbeats.is_empty() { Events::new() } else { smallvec![Event::BegunAgain] }
     }
 
     fn decide(&self, now: Millis, request: &Request<'_>) -> Decided<Event, Reply> {
@@ -66,6 +71,7 @@ impl Machine for Pool {
         self.history.forget_all(|entry| entry.end_at(now));
         self.starts.iter_mut().for_each(|start| *start = now.min(*start));
         self.last_numbers.end_at(now);
+        self.missed.clear();
         self.waiters.hold(None);
         self.follow_caps();
     }

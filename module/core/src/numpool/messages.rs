@@ -14,11 +14,13 @@ impl Pool {
         let listed = |numbers: &[Number]| message().with("numbers", json(numbers).as_bytes());
         match event {
             Event::Flushed { .. } => Vec::new(),
-            Event::Created(_) | Event::Configured(_) | Event::Ruled { .. } => vec![message()],
+            Event::Created(_) | Event::Configured(_) | Event::Ruled { .. } | Event::BegunAgain => {
+                vec![message()]
+            }
             Event::Added(numbers)
             | Event::Draining(numbers)
             | Event::Lapsed(numbers)
-            | Event::Resumed(numbers)
+            | Event::Resumed { numbers, .. }
             | Event::Cooled(numbers) => vec![listed(numbers)],
             Event::Capped { number, .. } => vec![listed(&[*number])],
             Event::Deleted(numbers) => {
@@ -40,7 +42,7 @@ impl Pool {
                 vec![with_time(message().with("switch", switch), "until", Some(*until))]
             }
             Event::Silent { switch } => vec![message().with("switch", switch)],
-            Event::Called(Called { number, token, until, switch, peer, holder }) => {
+            Event::Called(Called { number, token, until, switch, peer, holder, .. }) => {
                 let message = message()
                     .with("number", &number.text())
                     .with("lease", token)

@@ -72,6 +72,7 @@ impl Pool {
         out.unsigned(self.history.len() as u64);
         self.history.iter().for_each(|times| out.field(times));
         out.field(&self.starts);
+        out.field(&self.least_uses);
         self.last_numbers.encode(&mut out);
         self.outbox.encode(&mut out);
         out.bytes
@@ -116,11 +117,12 @@ impl Pool {
         let heartbeats: Vec<SavedHeartbeat> = reader.field()?;
         ensure(heartbeats.len() <= MAX_HEARTBEATS, "too many switches have a deadline")?;
         let restored = heartbeats.into_iter().try_for_each(|saved| pool.restore_heartbeat(saved));
-        restored.ok_or(Damaged("a switch is not there, or has two deadlines"))?;
+        restored.ok_or(Damaged("a switch is not there, or its deadline is not right"))?;
         let groups = [&pool.switches, &pool.holders, &pool.peers];
         let named = groups.iter().all(|groups| groups.are_referred_to());
         ensure(named, "a switch, a holder or a peer is named for nothing")?;
         pool.decode_history(&mut reader)?;
+        pool.least_uses = reader.field()?;
         pool.last_numbers = LastNumbers::decode(&mut reader, pool.applied)?;
         let are_wanted = pool.settings.peers > 0 || pool.last_numbers.len() == 0;
         ensure(are_wanted, "peers are known that the pool does not remember")?;

@@ -20,21 +20,28 @@ impl Pool {
 
     /// Begins to sort the free numbers for a choice, if it needs them sorted.
     pub(super) fn begin_to_sort(&mut self, pick: Option<Policy>, by_prefix: bool) {
-        let by_use = pick == Some(Policy::LeastUsed);
         if let Some(by_peer) = self.sorting_for(pick, by_prefix)
-            && self.sorted.begin(by_peer, by_use, self.queue)
+            && self.sorted.begin(by_peer, self.queue)
             && self.queue.len() as usize <= SORTED_AT_ONCE
         {
             self.sort(SORTED_AT_ONCE);
         }
     }
 
-    /// The least count of calls of the free numbers, if the pool chooses by it; 0 otherwise. A number that joins the queue
-    /// goes on from there: it would get all calls otherwise until it has caught up. O(1).
-    pub fn least_uses(&self) -> u32 {
-        let is_chosen_by_use = self.settings.pick == Policy::LeastUsed || self.sorted.is_by_use();
-        let least = self.sorted.least_used().filter(|&id| is_chosen_by_use && id != NONE);
-        least.map_or(0, |id| self.directory.get(id).uses)
+    /// The count of calls from which a number goes on that joins, if the pool chooses by use; 0 otherwise. It would get
+    /// all calls otherwise until it has caught up. This is the least count of the free numbers; if none is free, or
+    /// they are not sorted, it is the least one when the last call chose by use. O(1).
+    pub fn uses_of_joining(&self) -> u32 {
+        if self.settings.pick != Policy::LeastUsed && self.least_uses.is_none() {
+            return 0;
+        }
+        self.least_free_uses().or(self.least_uses).unwrap_or(0)
+    }
+
+    /// The least count of calls of the free numbers, if one is free and they are sorted. O(1).
+    pub(super) fn least_free_uses(&self) -> Option<u32> {
+        let least = self.sorted.least_used().filter(|&id| id != NONE);
+        least.map(|id| self.directory.get(id).uses)
     }
 
     /// Whether the free numbers are sorted as a call that names no number needs them. O(1).

@@ -84,10 +84,11 @@ impl Pool {
         self.waiters.leave(id);
     }
 
-    /// The pool has another name, for which nobody waits.
+    /// The pool has another name, for which nobody waits, or this server was a replica meanwhile.
     pub fn forget_waiters(&mut self) {
         self.waiters.clear();
         self.sliced.clear();
+        self.missed.clear();
     }
 
     /// How many calls wait. O(1).

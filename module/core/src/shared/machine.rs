@@ -58,6 +58,12 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// Builds indexes that the decision of a request needs. They do not change the meaning of the state.
     fn prepare(&mut self, _request: &Self::Request<'_>) {}
 
+    /// The events that follow when a server begins to decide for this state: it has loaded the state, has become the
+    /// master, or stood still. Nobody could keep deadlines alive meanwhile.
+    fn take_over(&self) -> Events<Self::Event> {
+        Events::new()
+    }
+
     /// Decides a request at `now`, which is not before the last time applied.
     ///
     /// # Errors

@@ -31,8 +31,16 @@ pub fn check_identifier(what: &str, bytes: &[u8]) -> Result<(), Refusal> {
 /// # Errors
 /// `ERR` for one that is not 1 ms to ten years.
 pub fn check_ttl(ttl: Millis) -> Result<(), Refusal> {
-    if (1..=MAX_TTL).contains(&ttl) {
+    check_time("TTL", ttl)
+}
+
+/// Checks a time of this name after which something ends.
+///
+/// # Errors
+/// `ERR` for one that is not 1 ms to ten years.
+pub fn check_time(what: &str, time: Millis) -> Result<(), Refusal> {
+    if (1..=MAX_TTL).contains(&time) {
         return Ok(());
     }
-    Err(Refusal::new(Code::Err, format!("TTL must be 1 to {MAX_TTL} ms, not {ttl}")))
+    Err(Refusal::new(Code::Err, format!("{what} must be 1 to {MAX_TTL} ms, not {time}")))
 }

@@ -230,6 +230,35 @@ fn cap_of_the_day_counts_from_midnight_to_midnight() {
 }
 
 #[test]
+fn caps_of_the_day_are_exact_on_a_day_of_25_hours() {
+    let mut bench = Bench::of(&["1"]);
+    let days = |start, length| {
+        Request::Configure(Changes { days: Some(Days { start, length }), ..Changes::default() })
+    };
+    bench.ok(&days(0, 2400));
+    bench.ok(&Request::Configure(caps(&[(DAY, 2)])));
+    bench.now = 2400;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2);
+    bench.ok(&days(2400, 2500));
+    bench.now = 4899;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0, "in the last hour");
+    assert_eq!(bench.pool.number_record(n("1"), 4899).unwrap().limit_until, Some(4900));
+    bench.now = 4900;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2);
+    bench.now = 5900;
+    bench.ok(&days(4900, 2400));
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0);
+    bench.now = 7300;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2);
+    // Only the next midnight is set: calls of the first hour of this day count no longer.
+    bench.now = 7399;
+    bench.ok(&days(9800, 2400));
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 0);
+    bench.now = 7400;
+    assert_eq!(begun_in_a_row(&mut bench, "1"), 2);
+}
+
+#[test]
 fn memory_of_caps_follows_the_traffic() {
     let texts: Vec<String> = (0..20_000).map(|number| format!("138{number:05}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();

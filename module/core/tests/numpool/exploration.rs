@@ -1,6 +1,8 @@
 //! Leases are explored: every order of events of a small pool, to a depth. Two numbers, two switches, three calls, and a
 //! replica that begins to lag at any step and becomes the master at any later one. A call that is live is never without
-//! its number, and no other live call has that number.
+//! its number, and no other live call has that number. A conference has a number of the pool as well. In one world each
+//! call has a deadline, and is renewed; in the other the heartbeats of a switch keep its calls, also over an outage that is
+//! longer than their deadlines.
 //!
 //! A switch lets a call begin when the grant is safe: a replica has it (`WAIT`), or the call was asked for again with the
 //! same `LEASE` after the failover. Requests are delayed, lost or doubled: an earlier hangup, and an earlier list of a
@@ -11,6 +13,7 @@ use super::spec::{any, n};
 use allot_core::numpool::request::{Call, OfSwitch, Request};
 use allot_core::numpool::{Number, Pool, Reply, Settings, decide, decide_due};
 use allot_core::shared::codec::{Reader, Writer};
+use allot_core::shared::machine::Machine;
 use std::fmt::{self, Display, Formatter};
 
 const NUMBERS: [&str; 2] = ["1", "2"];
@@ -19,6 +22,8 @@ const SWITCHES: [&[u8]; 2] = [b"s1", b"s2"];
 /// The switch that carries each call.
 const SWITCH_OF: [usize; 3] = [0, 0, 1];
 const TTL: i64 = 1000;
+/// The token of the conference.
+const CONFERENCE: &str = "conference";
 
 /// The true state of a call. The pool may know another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,11 @@ struct Small {
     list: List,
     now: i64,
     takeovers: u8,
+    /// Whether heartbeats keep calls, which then have no deadlines.
+    beats: bool,
+    /// The number of the conference, by the realm on the master and on the replica. A realm is lost with its pool.
+    conference: Option<u8>,
+    conference_of_replica: Option<u8>,
     wrong: Option<String>,
 }
 
@@ -70,6 +80,12 @@ enum Step {
     ListArrives,
     /// All live calls are renewed, and the deadlines of all others pass.
     Expire,
+    /// A heartbeat arrives, perhaps late or once more.
+    Beat(usize),
+    /// Switches with live calls send heartbeats, and the deadlines of all others pass.
+    Silence,
+    Confer,
+    EndConference,
     Unregister(usize),
     Register(usize),
     Lag,
@@ -88,6 +104,10 @@ impl Display for Step {
             Self::MakeList(switch) => write!(out, "switch s{} makes a list of its calls", switch + 1),
             Self::ListArrives => write!(out, "the list arrives: NUMPOOL.RECONCILE"),
             Self::Expire => write!(out, "live calls are renewed, and other leases expire"),
+            Self::Beat(switch) => write!(out, "a heartbeat of switch s{} arrives", switch + 1),
+            Self::Silence => write!(out, "switches with live calls send heartbeats, and others fall silent"),
+            Self::Confer => write!(out, "a conference is created on a number"),
+            Self::EndConference => write!(out, "the conference ends"),
             Self::Unregister(switch) => write!(out, "switch s{} unregisters its numbers", switch + 1),
             Self::Register(switch) => write!(out, "switch s{} registers all numbers", switch + 1),
             Self::Lag => write!(out, "the replica begins to lag"),
@@ -97,11 +117,23 @@ impl Display for Step {
 }
 
 impl Small {
-    fn new(takeovers: u8) -> Self {
+    fn new(takeovers: u8, beats: bool) -> Self {
         let pool = Pool::new(Settings::default(), 0);
         let calls = [State::Wanted; 3];
         let (replica, list, wrong) = (None, List::default(), None);
-        let mut world = Self { pool, replica, calls, list, now: 1, takeovers, wrong };
+        let (conference, conference_of_replica) = (None, None);
+        let mut world = Self {
+            pool,
+            replica,
+            calls,
+            list,
+            now: 1,
+            takeovers,
+            beats,
+            conference,
+            conference_of_replica,
+            wrong,
+        };
         world.ask(&Request::Add(&NUMBERS.map(n)));
         world.register(0);
         world
@@ -130,11 +162,61 @@ impl Small {
     fn call(&mut self, call: usize) -> Option<(u8, bool)> {
         // Grants and lists are told apart by their times.
         self.now += 1;
-        let switch = Some(SWITCHES[SWITCH_OF[call]]);
-        let request = Request::Call(Call { ttl: Some(TTL), switch, ..any(CALLS[call]) });
-        let Some((Reply::Lease(record), changed)) = self.ask(&request) else { return None };
+        if self.beats {
+            self.beat(SWITCH_OF[call]);
+        }
+        let (ttl, switch) = ((!self.beats).then_some(TTL), Some(SWITCHES[SWITCH_OF[call]]));
+        self.number_for(Call { ttl, switch, ..any(CALLS[call]) })
+    }
+
+    /// The number that the pool gives, and whether that changed anything.
+    fn number_for(&mut self, call: Call<'_>) -> Option<(u8, bool)> {
+        let Some((Reply::Lease(record), changed)) = self.ask(&Request::Call(call)) else { return None };
         let number = NUMBERS.iter().position(|number| n(number) == record.number)?;
         Some((number as u8, changed))
+    }
+
+    /// A switch sends a heartbeat. Whether the pool takes it.
+    fn beat(&mut self, switch: usize) -> bool {
+        self.ask(&Request::Beat { switch: SWITCHES[switch], ttl: 2 * TTL }).is_some()
+    }
+
+    fn silence(&mut self) -> bool {
+        let carries = |switch: usize| self.lives().any(|(call, _)| SWITCH_OF[call] == switch);
+        let alive: Vec<usize> = (0..2).filter(|&switch| carries(switch)).collect();
+        self.now += TTL / 2;
+        for switch in alive {
+            if !self.beat(switch) {
+                let text = format!("switch s{} is alive, and its heartbeat is refused", switch + 1);
+                self.wrong.get_or_insert(text);
+            }
+        }
+        self.now += TTL;
+        self.carry_out_deadlines()
+    }
+
+    /// Whether any had passed.
+    fn carry_out_deadlines(&mut self) -> bool {
+        let events = decide_due(&self.pool, self.now, usize::MAX);
+        events.iter().for_each(|event| self.pool.apply(self.now, event));
+        !events.is_empty()
+    }
+
+    fn confer(&mut self) -> bool {
+        let number = self.number_for(Call { endless: true, holder: Some(b"realm"), ..any(CONFERENCE) });
+        self.conference = number.map(|(number, _)| number);
+        self.conference.is_some()
+    }
+
+    /// A server takes the pool over after a time that is longer than any deadline, if heartbeats keep calls.
+    fn take_over(&mut self) {
+        if self.beats {
+            self.now += 3 * TTL;
+            for event in Machine::take_over(&self.pool) {
+                self.pool.apply(self.now, &event);
+            }
+            self.carry_out_deadlines();
+        }
     }
 
     fn lives(&self) -> impl Iterator<Item = (usize, u8)> {
@@ -174,9 +256,7 @@ impl Small {
             }
         }
         self.now += TTL;
-        let events = decide_due(&self.pool, self.now, usize::MAX);
-        events.iter().for_each(|event| self.pool.apply(self.now, event));
-        !events.is_empty()
+        self.carry_out_deadlines()
     }
 
     /// Takes a step. Whether it may have changed anything.
@@ -231,6 +311,15 @@ impl Small {
             }
             Step::ListArrives => self.list_arrives(),
             Step::Expire => self.expire(),
+            Step::Beat(switch) => self.beat(switch),
+            Step::Silence => self.silence(),
+            Step::Confer => self.confer(),
+            Step::EndConference => {
+                let Some(number) = self.conference.take() else { return false };
+                let (number, lease) = (Self::number(number), Some(CONFERENCE.as_bytes()));
+                let request = Request::HangUp { number, lease, cooldown: None, cause: None };
+                self.ask(&request).is_some_and(|(_, changed)| changed)
+            }
             Step::Unregister(switch) => self
                 .ask(&Request::OfSwitch(OfSwitch::Unreg(SWITCHES[switch])))
                 .is_some_and(|(_, changed)| changed),
@@ -238,10 +327,13 @@ impl Small {
             Step::Lag => {
                 self.takeovers -= 1;
                 self.replica = Some(self.pool.clone());
+                self.conference_of_replica = self.conference;
                 true
             }
             Step::TakeOver => {
                 self.pool = self.replica.take().expect("a replica");
+                self.conference = self.conference_of_replica.take();
+                self.take_over();
                 // Requests to the last master are lost. Grants that were not confirmed are asked for again.
                 self.list = List::default();
                 for state in &mut self.calls {
@@ -277,10 +369,14 @@ impl World for Small {
         for switch in 0..2 {
             steps.extend([Step::MakeList(switch), Step::Unregister(switch), Step::Register(switch)]);
         }
+        if self.beats {
+            steps.extend([Step::Beat(0), Step::Beat(1)]);
+        }
         if self.replica.is_none() {
             // A replica lags for less than a lease.
-            steps.push(Step::Expire);
+            steps.push(if self.beats { Step::Silence } else { Step::Expire });
         }
+        steps.push(if self.conference.is_some() { Step::EndConference } else { Step::Confer });
         if self.list.before > 0 {
             steps.push(Step::ListArrives);
         }
@@ -303,6 +399,12 @@ impl World for Small {
         }
         if let Err(contradiction) = self.pool.check() {
             return Some(contradiction.to_string());
+        }
+        if let Some(number) = self.conference {
+            let record = self.pool.number_record(Self::number(number), self.now);
+            if record.and_then(|record| record.lease).as_deref() != Some(CONFERENCE.as_bytes()) {
+                return Some(format!("the conference has lost its number {}", NUMBERS[usize::from(number)]));
+            }
         }
         for (call, number) in self.lives() {
             let other = self.lives().find(|&(other, same)| other != call && same == number);
@@ -338,6 +440,10 @@ impl World for Small {
         writer.unsigned(calls.into());
         writer.signed(self.now);
         writer.unsigned(self.takeovers.into());
+        writer.unsigned(self.beats.into());
+        for conference in [self.conference, self.conference_of_replica] {
+            writer.unsigned(conference.map_or(0, |number| 1 + u64::from(number)));
+        }
         writer.string(&self.pool.encode());
         writer.optional(self.replica.as_ref().map(Pool::encode).as_deref());
         *out = writer.bytes;
@@ -360,15 +466,33 @@ impl World for Small {
         let (before, calls_of_list) = (reader.signed().unwrap(), reader.unsigned().unwrap() as u8);
         let list = List { switch, before, calls: calls_of_list };
         let (now, takeovers) = (reader.signed().unwrap(), reader.unsigned().unwrap() as u8);
+        let beats = reader.unsigned().unwrap() == 1;
+        let [conference, conference_of_replica] =
+            [(); 2].map(|()| reader.unsigned().unwrap().checked_sub(1).map(|number| number as u8));
         let pool = |bytes: &[u8]| Pool::decode(bytes).expect("what was encoded is decoded");
         let own = pool(reader.string().unwrap());
         let replica = (reader.byte().unwrap() == 1).then(|| pool(reader.string().unwrap()));
-        Self { pool: own, replica, calls, list, now, takeovers, wrong: None }
+        Self {
+            pool: own,
+            replica,
+            calls,
+            list,
+            now,
+            takeovers,
+            beats,
+            conference,
+            conference_of_replica,
+            wrong: None,
+        }
     }
 }
 
 #[test]
 fn live_call_keeps_its_number_after_any_loss_of_a_failover() {
-    let explored = explore(Limits::to(5), vec![("a pool of two free numbers", Small::new(1))]);
+    let begin = vec![
+        ("a pool of two free numbers", Small::new(1, false)),
+        ("the same, and heartbeats keep calls", Small::new(1, true)),
+    ];
+    let explored = explore(Limits::to(5), begin);
     explored.found_nothing_in(10_000);
 }

@@ -1,6 +1,7 @@
 //! One deadline of a switch for all of its calls (docs/numbers.md, NUMPOOL.BEAT).
 
 use super::spec::{Bench, any, n};
+use allot_core::numpool::decide::MISSED_FOR;
 use allot_core::numpool::event::{Cause, Event};
 use allot_core::numpool::outcome::Alive;
 use allot_core::numpool::request::{Call, Changes, OfSwitch, Request};
@@ -78,17 +79,53 @@ fn lease_of_a_holder_is_no_call_of_a_switch() {
     let (_, leases) = bench.pool.lease_scan(0, 10, None, bench.now);
     let holders: Vec<_> = leases.iter().map(|lease| (&lease.token[..], lease.holder.as_deref())).collect();
     assert_eq!(holders, [(&b"a"[..], Some(&b"realm"[..])), (b"b", Some(b"realm"))]);
-    // The holder is gone.
-    assert_eq!(bench.pool.holders(), [b"realm"]);
-    assert!(bench.pool.leases_to_end_of(b"other", bench.now, 10).is_empty());
-    for left in [1, 0] {
-        for event in bench.pool.leases_to_end_of(b"realm", bench.now, 1) {
+}
+
+/// The holder has conferences on these numbers. Returns how many leases are left.
+fn look(bench: &mut Bench, holder: &[u8], numbers: &[&str]) -> usize {
+    let has = |number: Number| numbers.iter().any(|text| n(text) == number);
+    for place in 0..bench.pool.lease_places() {
+        for event in bench.pool.look_at_held(holder, place..place + 1, bench.now, has) {
             bench.pool.admits(&event).unwrap();
             bench.pool.apply(bench.now, &event);
         }
-        assert_eq!((bench.pool.live_leases(), bench.pool.check()), (left, Ok(())));
     }
-    assert!(bench.pool.holders().is_empty());
+    assert_eq!(bench.pool.check(), Ok(()));
+    bench.pool.live_leases()
+}
+
+#[test]
+fn number_ends_whose_holder_lacks_its_conference_for_long() {
+    let mut bench = Bench::of(&["1", "2", "3", "4"]);
+    for (token, holder) in [("a", "realm"), ("b", "realm"), ("c", "other")] {
+        bench.ok(&Request::Call(Call { holder: Some(holder.as_bytes()), ..any(token) }));
+    }
+    bench.ok(&Request::Call(any("call")));
+    assert_eq!(bench.pool.holders(), [&b"realm"[..], b"other"]);
+    assert_eq!(look(&mut bench, b"realm", &["1", "2"]), 4);
+    // The realm is deleted, and made again. It adopts one of its conferences.
+    assert_eq!(look(&mut bench, b"realm", &[]), 4);
+    bench.now += MISSED_FOR - 1;
+    assert_eq!(look(&mut bench, b"realm", &[]), 4);
+    assert_eq!(look(&mut bench, b"realm", &["2"]), 4);
+    bench.now += 1;
+    assert_eq!(look(&mut bench, b"nobody", &[]), 4);
+    assert_eq!(look(&mut bench, b"realm", &[]), 3, "the other is missed since now");
+    assert_eq!((state(&bench, "1"), state(&bench, "2")), ("idle+up", "busy+up"));
+    bench.now += MISSED_FOR - 1;
+    assert_eq!(look(&mut bench, b"realm", &[]), 3);
+    // This server was a replica meanwhile: its looks were too long ago.
+    bench.pool.forget_waiters();
+    bench.now += 1;
+    assert_eq!(look(&mut bench, b"realm", &[]), 3);
+    // A lease in the same place is another one.
+    bench.ok(&Request::HangUp { number: n("2"), lease: None, cooldown: None, cause: None });
+    bench.ok(&Request::Call(Call { holder: Some(b"realm"), number: Some(n("2")), ..any("d") }));
+    bench.now += MISSED_FOR;
+    assert_eq!(look(&mut bench, b"realm", &[]), 3);
+    bench.now += MISSED_FOR;
+    assert_eq!(look(&mut bench, b"realm", &[]), 2);
+    assert_eq!(bench.pool.holders(), [b"other"]);
 }
 
 #[test]
@@ -124,6 +161,43 @@ fn calls_of_a_dead_switch_end_in_slices_and_later_ones_go_on() {
 }
 
 #[test]
+fn heartbeats_begin_again_when_a_server_takes_over() {
+    let mut bench = Bench::of(&["1", "2", "3"]);
+    assert!(Machine::take_over(&bench.pool).is_empty(), "no switch has a deadline");
+    bench.ok(&Request::Call(any("a")));
+    bench.ok(&Request::Call(Call { switch: Some(b"other"), ..any("b") }));
+    bench.ok(&Request::Call(Call { ttl: Some(500), ..any("c") }));
+    beat(&mut bench, 100);
+    bench.ok(&Request::Beat { switch: b"other", ttl: 100_000 });
+    // A server loads the pool long after the deadline.
+    let mut bench = Bench { pool: Pool::decode(&bench.pool.encode()).unwrap(), now: 60_000 };
+    for event in Machine::take_over(&bench.pool) {
+        bench.pool.admits(&event).unwrap();
+        bench.pool.apply(bench.now, &event);
+    }
+    let until = |bench: &Bench| {
+        let (_, switches) = bench.pool.switch_scan(0, 10, bench.now);
+        switches.into_iter().map(|record| record.until).collect::<Vec<_>>()
+    };
+    assert_eq!(until(&bench), [Some(60_100), Some(160_000)]);
+    bench.at(60_000);
+    assert_eq!(
+        (state(&bench, "1"), state(&bench, "3")),
+        ("busy+up", "idle+up"),
+        "the third had its own deadline"
+    );
+    // A deadline that is later stays.
+    bench.ok(&Request::Beat { switch: b"other", ttl: 200_000 });
+    Machine::set_back(&mut bench.pool, 50_000);
+    bench.now = 50_000;
+    bench.pool.apply(50_000, &Event::BegunAgain);
+    assert_eq!(until(&bench), [Some(60_100), Some(260_000)]);
+    bench.at(60_100);
+    assert_eq!((state(&bench, "1"), state(&bench, "2")), ("idle+up", "busy+up"));
+    assert_eq!(bench.pool.check(), Ok(()));
+}
+
+#[test]
 fn switch_with_a_deadline_outlives_its_numbers_and_a_snapshot() {
     let mut bench = Bench::of(&["1"]);
     beat(&mut bench, 100);
@@ -150,6 +224,7 @@ fn events_of_heartbeats_that_do_not_fit_are_refused() {
     let switch = b"sw".as_slice().into();
     assert!(bench.pool.admits(&silent(Cause::Silent)).is_err(), "no switch is alive");
     assert!(bench.pool.admits(&Event::Silent { switch }).is_err(), "the switch has no deadline");
+    assert!(bench.pool.admits(&Event::BegunAgain).is_err(), "no switch has one");
     beat(&mut bench, 100);
     assert!(bench.pool.admits(&silent(Cause::Silent)).is_ok());
     assert!(bench.pool.admits(&silent(Cause::Expired)).is_err());

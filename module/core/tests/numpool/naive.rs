@@ -87,8 +87,12 @@ pub struct Naive {
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
     pub waiting: Vec<Waiting>,
-    /// Until when switches are alive.
-    pub alive: Vec<(Vec<u8>, i64)>,
+    /// Until when switches are alive, and for how long their last heartbeats said so.
+    pub alive: Vec<(Vec<u8>, i64, i64)>,
+    /// The least count of calls of the free numbers when one of them was last chosen by use.
+    pub least_uses: Option<u32>,
+    /// Whether the pool knows that count of the numbers that are free now.
+    pub is_sorted: bool,
 }
 
 pub struct Wish<'a> {
@@ -126,6 +130,7 @@ impl Naive {
     /// Everything that is due by `now`, one after the other, each at its time.
     pub fn advance(&mut self, now: i64) {
         self.now = self.now.max(now);
+        let uses = self.uses_of_joining();
         loop {
             let dues = self.entries.iter().flat_map(|entry| {
                 let until = entry.lease.as_ref().and_then(|lease| self.lease_end(lease));
@@ -139,7 +144,7 @@ impl Naive {
             let next = dues.min().filter(|&(at, ..)| at <= now);
             // Switches fall silent behind the calls that they kept.
             let over = next.map_or(now, |(at, ..)| at - 1);
-            self.alive.retain(|&(_, until)| until > over);
+            self.alive.retain(|&(_, until, _)| until > over);
             let Some((at, what, number)) = next else { return };
             match what {
                 0 => {
@@ -150,8 +155,11 @@ impl Naive {
                     let entry = self.entry(number).unwrap();
                     entry.cool_until = entry.cool_until.filter(|&until| until > at);
                     entry.limit_until = entry.limit_until.filter(|&until| until > at);
-                    entry.suspended =
-                        entry.suspended.filter(|(_, until)| until.is_none_or(|until| until > at));
+                    let suspended = entry.suspended;
+                    entry.suspended = suspended.filter(|(_, until)| until.is_none_or(|until| until > at));
+                    if entry.suspended != suspended {
+                        entry.uses = entry.uses.max(uses);
+                    }
                     self.limit(number, at);
                 }
                 _ => {
@@ -166,19 +174,26 @@ impl Naive {
 
     /// When a lease ends by itself: at its own deadline or else at that of its switch.
     fn lease_end(&self, lease: &Lease) -> Option<i64> {
-        let alive = self.alive.iter().find(|(switch, _)| Some(switch) == lease.switch.as_ref());
+        let alive = self.alive.iter().find(|(switch, ..)| Some(switch) == lease.switch.as_ref());
         let alive = alive.filter(|_| lease.holder.is_none());
-        lease.until.or(alive.map(|&(_, until)| until).filter(|&until| lease.since < until))
+        lease.until.or(alive.map(|&(_, until, _)| until).filter(|&until| lease.since < until))
     }
 
     /// A switch is alive. Returns how many calls it carries.
-    pub fn beat(&mut self, switch: &[u8], until: i64) -> u32 {
-        self.alive.retain(|(other, _)| other != switch);
-        self.alive.push((switch.to_vec(), until));
+    pub fn beat(&mut self, switch: &[u8], ttl: i64) -> u32 {
+        self.alive.retain(|(other, ..)| other != switch);
+        self.alive.push((switch.to_vec(), self.now + ttl, ttl));
         let leases = self.entries.iter().filter_map(|entry| entry.lease.as_ref());
         let carried =
             leases.filter(|lease| lease.holder.is_none()).filter_map(|lease| lease.switch.as_deref());
         carried.filter(|other| *other == switch).count() as u32
+    }
+
+    /// A server takes the pool over.
+    pub fn take_over(&mut self, now: i64) {
+        for (_, until, ttl) in &mut self.alive {
+            *until = (*until).max(now + *ttl);
+        }
     }
 
     /// Until when the caps forbid a call of a number, at a time.
@@ -286,13 +301,28 @@ impl Naive {
         count
     }
 
+    /// The count of calls from which a number goes on that joins.
+    fn uses_of_joining(&self) -> u32 {
+        if self.settings.pick != Policy::LeastUsed && self.least_uses.is_none() {
+            return 0;
+        }
+        let free = if self.is_sorted { self.least_free_uses() } else { None };
+        free.or(self.least_uses).unwrap_or(0)
+    }
+
+    fn least_free_uses(&self) -> Option<u32> {
+        self.queue.iter().map(|&number| self.get(number).unwrap().uses).min()
+    }
+
     pub fn resume(&mut self, numbers: &[Number]) -> i64 {
         let (numbers, _) = self.part(numbers);
+        let uses = self.uses_of_joining();
         let mut count = 0;
         for number in numbers {
             let entry = self.entry(number).unwrap();
             if entry.suspended.take().is_some() {
                 count += 1;
+                entry.uses = entry.uses.max(uses);
                 self.limit(number, self.now);
             }
         }
@@ -405,13 +435,20 @@ impl Naive {
     pub fn end(&mut self, number: Number, at: i64, cool_until: Option<i64>) {
         let entry = self.entry(number).unwrap();
         if entry.draining {
-            self.entries.retain(|entry| entry.number != number);
+            self.remove(number);
         } else {
             entry.lease = None;
             entry.since = at;
             entry.cool_until = cool_until;
         }
         self.limit(number, at);
+    }
+
+    fn remove(&mut self, number: Number) {
+        self.entries.retain(|entry| entry.number != number);
+        if self.entries.is_empty() {
+            self.least_uses = None;
+        }
     }
 
     pub fn add(&mut self, numbers: &[Number], now: i64) -> i64 {
@@ -455,7 +492,7 @@ impl Naive {
                 entry.draining = true;
             } else {
                 count += 1;
-                self.entries.retain(|entry| entry.number != number);
+                self.remove(number);
                 self.settle(number);
             }
         }
@@ -473,15 +510,9 @@ impl Naive {
         once.into_iter().partition(|&number| self.get(number).is_some())
     }
 
-    pub fn reg(
-        &mut self,
-        numbers: &[Number],
-        ttl: Option<i64>,
-        switch: Option<&[u8]>,
-        uses: u32,
-        now: i64,
-    ) -> i64 {
+    pub fn reg(&mut self, numbers: &[Number], ttl: Option<i64>, switch: Option<&[u8]>, now: i64) -> i64 {
         let (numbers, _) = self.part(numbers);
+        let uses = self.uses_of_joining();
         let regttl = self.settings.regttl;
         let mut count = 0;
         for number in numbers {
@@ -549,6 +580,11 @@ impl Naive {
             [] => self.queue.clone(),
             prefixes => prefixes.iter().map(with).find(|free| !free.is_empty()).unwrap_or_default(),
         };
+        // The number of a peer may have any of the prefixes, of which the first counts.
+        let all: Vec<Number> = match wish.prefixes {
+            [] => self.queue.clone(),
+            prefixes => prefixes.iter().flat_map(with).collect(),
+        };
         let uses = |number: &Number| self.get(*number).unwrap().uses;
         let mut first = free.first().copied();
         match wish.pick.unwrap_or(self.settings.pick) {
@@ -558,11 +594,11 @@ impl Naive {
             Policy::Sticky if self.settings.peers > 0 => {
                 let known = self.peers.iter().find(|(peer, ..)| Some(&peer[..]) == wish.peer);
                 let known = known.filter(|&&(.., at)| self.is_fresh(at));
-                first = known.map(|&(_, number, _)| number).filter(|number| free.contains(number)).or(first);
+                first = known.map(|&(_, number, _)| number).filter(|number| all.contains(number)).or(first);
             }
             Policy::Sticky => {
                 let peer = |number: &Number| self.get(*number).unwrap().peer.clone();
-                let of_peer = free
+                let of_peer = all
                     .iter()
                     .copied()
                     .find(|number| wish.peer.is_some() && peer(number).as_deref() == wish.peer);
@@ -593,11 +629,15 @@ impl Naive {
         let registered_by = self.get(number).unwrap().reg_switch.clone().filter(|_| wish.holder.is_none());
         let switch = wish.switch.map(<[u8]>::to_vec).or(registered_by);
         let is_alive =
-            wish.holder.is_none() && self.alive.iter().any(|(other, _)| Some(other) == switch.as_ref());
+            wish.holder.is_none() && self.alive.iter().any(|(other, ..)| Some(other) == switch.as_ref());
         let usual = if is_alive { 0 } else { self.settings.lease };
         let changed = self.change();
         if self.rate.is_some() {
             self.starts.push(now);
+        }
+        let pick = wish.pick.unwrap_or(self.settings.pick);
+        if wish.number.is_none() && pick == Policy::LeastUsed {
+            self.least_uses = self.least_free_uses();
         }
         let (is_capped, span) = (!self.caps_of(number).is_empty(), self.span_of(number));
         let entry = self.entry(number).unwrap();

@@ -100,6 +100,26 @@ fn last_number_of_a_peer_is_chosen_only_within_the_prefix() {
 }
 
 #[test]
+fn number_of_a_peer_is_chosen_before_those_of_an_earlier_prefix() {
+    for room in [10, 0] {
+        let mut bench = bench(&["301", "302", "401", "402"], room, 0);
+        let mut of = |peer: &'static [u8], prefixes: &[_]| {
+            let call = Call { peer: Some(peer), prefixes, ..any("t") };
+            Machine::prepare(&mut bench.pool, &Request::Call(call));
+            let Reply::Lease(record) = bench.ok(&Request::Call(call)) else { panic!("no number is free") };
+            let (number, lease, cooldown, cause) = (record.number, None, None, None);
+            bench.ok(&Request::HangUp { number, lease, cooldown, cause });
+            number.to_string()
+        };
+        let (three, four) = (n("3"), n("4"));
+        assert_eq!(of(b"ann", &[four]), "401");
+        assert_eq!(of(b"ann", &[three, four]), "401", "{room}");
+        assert_eq!(of(b"bob", &[three, four]), "301", "{room}");
+        assert_eq!(of(b"ann", &[three]), "302", "{room}");
+    }
+}
+
+#[test]
 fn number_that_is_deleted_and_added_again_is_found_again() {
     let mut bench = bench(&["1", "2"], 10, 0);
     assert_eq!(calls(&mut bench, "AB"), "12");

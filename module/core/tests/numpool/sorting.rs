@@ -1,7 +1,7 @@
 //! Choices that need the free numbers sorted: the timer sorts many numbers in slices, and calls that wait get theirs then.
 
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::request::{Call, Changes, OfSwitch, Policy, Request};
 use allot_core::numpool::{Number, Pool, Reply, decide, decide_due};
 use allot_core::shared::machine::Machine;
 use allot_core::shared::refusal::Code;
@@ -248,6 +248,91 @@ fn number_that_joins_is_not_called_until_it_has_caught_up() {
     }
     bench.ok(&Request::Reg { numbers: &[n("1001")], ttl: None, switch: None, missing: false });
     assert_eq!(bench.pool.number_record(n("1001"), bench.now).unwrap().uses, 12);
+}
+
+/// A pool that picks by use, and how often its numbers get one of some calls that follow each other.
+struct Fair(Bench);
+
+impl Fair {
+    /// Of three numbers, with ten calls each.
+    fn new() -> Self {
+        let mut bench = Bench::of(&["1001", "1002", "1003"]);
+        bench.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
+        let mut fair = Self(bench);
+        assert_eq!(fair.calls(30), [10, 10, 10, 0]);
+        fair
+    }
+
+    fn begin(&mut self, token: &str) -> Number {
+        self.0.pool.sort_at_once(None, false);
+        let Reply::Lease(record) = self.0.ok(&Request::Call(any(token))) else { panic!("a number is free") };
+        record.number
+    }
+
+    fn calls(&mut self, count: usize) -> [usize; 4] {
+        let mut calls = [0; 4];
+        for _ in 0..count {
+            let number = self.begin("a");
+            hang_up(&mut self.0, number);
+            calls[number.to_string().parse::<usize>().unwrap() - 1001] += 1;
+        }
+        assert_eq!(self.0.pool.check(), Ok(()));
+        calls
+    }
+
+    fn register(&mut self, numbers: &[&str]) {
+        let numbers: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
+        self.0.ok(&Request::Reg { numbers: &numbers, ttl: None, switch: Some(b"sw"), missing: false });
+    }
+
+    fn has_fair_calls(&mut self, count: usize) {
+        let calls = self.calls(4 * count);
+        assert!(calls.iter().all(|calls| calls.abs_diff(count) <= 1), "{calls:?}");
+    }
+}
+
+#[test]
+fn number_that_joins_while_none_is_free_has_its_share_of_calls() {
+    let mut fair = Fair::new();
+    let busy = ["x", "y", "z"].map(|token| fair.begin(token));
+    fair.0.ok(&Request::Add(&[n("1004")]));
+    fair.register(&["1004"]);
+    busy.into_iter().for_each(|number| hang_up(&mut fair.0, number));
+    fair.has_fair_calls(5);
+}
+
+#[test]
+fn number_that_joins_with_all_others_has_its_share_of_calls() {
+    // In a pool that picks by use itself, and in one whose calls do.
+    for pick in [Policy::LeastUsed, Policy::Longest] {
+        let mut fair = Fair::new();
+        fair.0.ok(&Request::Configure(Changes { pick: Some(pick), ..Changes::default() }));
+        fair.0.ok(&Request::OfSwitch(OfSwitch::Unreg(b"sw")));
+        fair.0.ok(&Request::Add(&[n("1004")]));
+        // A server that has loaded the pool knows as much.
+        fair.0.pool = Pool::decode(&fair.0.pool.encode()).unwrap();
+        fair.register(&["1001", "1002", "1003", "1004"]);
+        fair.0.ok(&Request::Configure(Changes { pick: Some(Policy::LeastUsed), ..Changes::default() }));
+        fair.has_fair_calls(5);
+    }
+}
+
+#[test]
+fn number_that_is_resumed_has_its_share_of_calls() {
+    for ttl in [None, Some(100)] {
+        let mut fair = Fair::new();
+        fair.0.ok(&Request::Add(&[n("1004")]));
+        fair.register(&["1004"]);
+        fair.has_fair_calls(2);
+        let numbers = &[n("1004")];
+        fair.0.ok(&Request::Suspend { numbers, cause: None, ttl, missing: false });
+        assert_eq!(fair.calls(30)[3], 0);
+        match ttl {
+            None => _ = fair.0.ok(&Request::Resume { numbers, missing: false }),
+            Some(_) => _ = fair.0.at(1100),
+        }
+        fair.has_fair_calls(5);
+    }
 }
 
 #[test]

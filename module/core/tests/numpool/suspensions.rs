@@ -40,6 +40,16 @@ fn suspended_number_is_in_no_queue_whatever_it_registers() {
 }
 
 #[test]
+fn time_of_a_suspension_that_is_out_of_range_is_named() {
+    let bench = Bench::of(&["1"]);
+    for ttl in [0, -1, i64::MAX] {
+        let request = Request::Suspend { numbers: &[n("1")], cause: None, ttl: Some(ttl), missing: false };
+        let refusal = decide(&bench.pool, bench.now, &request).unwrap_err().to_string();
+        assert_eq!(refusal, format!("ERR FOR must be 1 to 316224000000 ms, not {ttl}"));
+    }
+}
+
+#[test]
 fn call_on_a_suspended_number_goes_on() {
     let mut bench = Bench::of(&["1"]);
     bench.ok(&Request::Call(any("a")));

@@ -7,6 +7,7 @@ mod pick;
 
 use self::due::deadline;
 pub use self::due::decide_due;
+pub use self::held::MISSED_FOR;
 pub use self::of_switch::MAX_AT_ONCE;
 use self::of_switch::decide_of_switch;
 use super::causes::{MAX_CAUSES, MAX_WORD, Rule, is_cause};
@@ -18,14 +19,14 @@ use super::model::last_numbers::MAX_PEERS;
 use super::number::Number;
 pub use super::outcome::{Alive, Decision, LeaseRecord, Listed, Reconciled, Reply};
 use super::record::{LATEST, Place};
-use super::request::{Call, Changes, MAX_PREFIXES, Request};
+use super::request::{Call, Changes, MAX_PREFIXES, Policy, Request};
 use super::settings::{Cap, Days, MAX_CAPS, MAX_COUNT, Settings};
 use super::state::Pool;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::invariant::Expected;
 use crate::shared::refusal::{Code, Refusal, refuse, try_again};
 use crate::shared::text::quoted;
-use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
+use crate::shared::token::{MAX_TTL, check_identifier, check_time, check_ttl};
 use crate::shared::{Bytes, Millis, copied};
 use hashbrown::HashSet;
 use smallvec::smallvec;
@@ -61,7 +62,8 @@ pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
         Request::Resume { numbers, missing } => {
             let list = InPool::of(pool, numbers, |_, id| pool.suspension_at(id, now).is_some());
             let reply = list.reply(list.kept.len() as i64, *missing)?;
-            Ok(Decision { events: each_some(list.kept, Event::Resumed), reply })
+            let uses = pool.uses_of_joining();
+            Ok(Decision { events: each_some(list.kept, |numbers| Event::Resumed { numbers, uses }), reply })
         }
         Request::Call(call) => decide_call(pool, now, call),
         Request::HangUp { number, lease, cooldown, cause } => {
@@ -285,7 +287,8 @@ fn decide_reg(
         return unchanged(reply);
     }
     let mut events = each_some(lapsed, Event::Lapsed);
-    let (switch, uses) = (switch.map(Bytes::from_slice), if came_up > 0 { pool.least_uses() } else { 0 });
+    let (switch, uses) =
+        (switch.map(Bytes::from_slice), if came_up > 0 { pool.uses_of_joining() } else { 0 });
     events.push(Event::Registered { numbers: list.kept, until, switch, uses });
     Ok(Decision { events, reply })
 }
@@ -310,7 +313,7 @@ fn decide_suspend(
     names_missing: bool,
 ) -> Decided {
     cause.map_or(Ok(()), check_cause)?;
-    ttl.map_or(Ok(()), check_ttl)?;
+    ttl.map_or(Ok(()), |time| check_time("FOR", time))?;
     let cause = cause.map(|word| Word(Bytes::from_slice(word)));
     let suspension = Suspension { cause, until: ttl.map(|ttl| now.saturating_add(ttl)) };
     let mut fresh = 0;
@@ -368,7 +371,10 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     let (token, switch) = (Bytes::from_slice(call.lease.token), switch.map(Bytes::from_slice));
     let (peer, holder) = (call.peer.map(Bytes::from_slice), call.holder.map(Bytes::from_slice));
     let record = LeaseRecord { number, token: copied(&token), until };
-    decided(Event::Called(Called { number, token, until, switch, peer, holder }), Reply::Lease(record))
+    let is_by_use = call.number.is_none() && call.pick.unwrap_or(pool.settings.pick) == Policy::LeastUsed;
+    let least_uses = pool.least_free_uses().filter(|_| is_by_use);
+    let called = Called { number, token, until, switch, peer, holder, least_uses };
+    decided(Event::Called(called), Reply::Lease(record))
 }
 
 /// The same record again, for a caller that lost the first reply.

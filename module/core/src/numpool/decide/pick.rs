@@ -13,25 +13,24 @@ impl Pool {
     /// The id of the number for a call that names none, if one is free and its registration has not lapsed by `now`. O(1); by
     /// prefix or by use O(log n) for each prefix, and the free numbers are sorted.
     pub(super) fn pick(&self, call: &Call<'_>, now: Millis) -> Option<u32> {
-        let mut of_prefixes = call.prefixes.iter().map(|&prefix| self.pick_of(call, Some(prefix), now));
-        let id = match call.prefixes {
-            [] => self.pick_of(call, None, now),
-            _ => of_prefixes.find(|&id| id != NONE).unwrap_or(NONE),
+        let first = |choose: &dyn Fn(Option<Number>) -> u32| match call.prefixes {
+            [] => choose(None),
+            prefixes => {
+                let mut chosen = prefixes.iter().map(|&prefix| choose(Some(prefix)));
+                chosen.find(|&id| id != NONE).unwrap_or(NONE)
+            }
         };
-        (id != NONE && !self.has_lapsed(id, now)).then_some(id)
-    }
-
-    /// The id of the number for a call of all numbers, or of those with a prefix; `NONE` if there is none.
-    fn pick_of(&self, call: &Call<'_>, prefix: Option<Number>, now: Millis) -> u32 {
-        match call.pick.unwrap_or(self.settings.pick) {
-            Policy::Longest => self.oldest(prefix),
-            Policy::Random => self.random(prefix, call.random),
-            Policy::LeastUsed => self.least_used(prefix),
-            Policy::Sticky => match self.of_peer(call.peer, prefix, now) {
-                NONE => self.oldest(prefix),
+        let id = match call.pick.unwrap_or(self.settings.pick) {
+            Policy::Longest => first(&|prefix| self.oldest(prefix)),
+            Policy::Random => first(&|prefix| self.random(prefix, call.random)),
+            Policy::LeastUsed => first(&|prefix| self.least_used(prefix)),
+            // The number of the peer may have any of the prefixes.
+            Policy::Sticky => match first(&|prefix| self.of_peer(call.peer, prefix, now)) {
+                NONE => first(&|prefix| self.oldest(prefix)),
                 id => id,
             },
-        }
+        };
+        (id != NONE && !self.has_lapsed(id, now)).then_some(id)
     }
 
     /// Whether the registration of a number has passed its deadline.

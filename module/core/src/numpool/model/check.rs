@@ -128,8 +128,14 @@ mod tests {
         let damages: [fn(&mut Pool); 19] = [
             |pool| pool.suspensions.set(0, Suspension { cause: None, until: None }),
             |pool| pool.suspensions.set(6, Suspension { cause: None, until: Some(60) }),
-            |pool| pool.heartbeats.set(0, 60),
-            |pool| pool.heartbeats.set(7, 60),
+            |pool| {
+                pool.heartbeats.set(0, 60);
+                pool.beat_ttls.set(0, 60);
+            },
+            |pool| {
+                pool.heartbeats.set(7, 60);
+                pool.beat_ttls.set(7, 60);
+            },
             |pool| pool.counts[0] = 1,
             |pool| pool.counts[1] += 1,
             |pool| pool.draining = 0,
@@ -146,7 +152,7 @@ mod tests {
             |pool| pool.peers.list(4),
             |pool| {
                 pool.sorted = SortedFree::default();
-                pool.sorted.begin(false, false, List::default());
+                pool.sorted.begin(false, List::default());
             },
         ];
         for (number, damage) in damages.iter().enumerate() {

@@ -7,6 +7,7 @@ use super::state::Pool;
 use crate::fields;
 use crate::shared::Millis;
 use crate::shared::list::NONE;
+use crate::shared::token::MAX_TTL;
 
 /// The most switches of a pool that have a deadline.
 pub const MAX_HEARTBEATS: usize = 10_000;
@@ -17,6 +18,7 @@ fields! {
     pub(in crate::numpool) struct SavedHeartbeat {
         pub(in crate::numpool) switch: u32,
         pub(in crate::numpool) until: Millis,
+        pub(in crate::numpool) ttl: Millis,
     }
 }
 
@@ -42,11 +44,26 @@ impl Pool {
         self.heartbeats.get(self.switches.find(switch)?).filter(|&until| until > now)
     }
 
-    /// A switch has a deadline. O(log switches).
-    pub(in crate::numpool) fn beat(&mut self, switch: &[u8], until: Millis) {
+    /// A switch is alive at a time, and has a deadline. O(log switches).
+    pub(in crate::numpool) fn beat(&mut self, switch: &[u8], until: Millis, at: Millis) {
         let is_new = self.switches.find(switch).is_none_or(|id| self.heartbeats.get(id).is_none());
         let id = if is_new { Some(self.switches.refer(switch)) } else { self.switches.find(switch) };
-        id.into_iter().for_each(|id| self.heartbeats.set(id, until));
+        if let Some(id) = id {
+            self.heartbeats.set(id, until);
+            self.beat_ttls.set(id, until.saturating_sub(at).clamp(1, MAX_TTL));
+        }
+    }
+
+    /// Each switch with a deadline has at least as much time from now on as its last heartbeat gave it. O(n log n) with n
+    /// switches.
+    pub(in crate::numpool) fn begin_heartbeats_again(&mut self, at: Millis) {
+        let switches: Vec<u32> = self.heartbeats.ids().collect();
+        for id in switches {
+            let begun = at.saturating_add(self.beat_ttls.get(id));
+            if self.heartbeats.get(id).is_some_and(|until| until < begun) {
+                self.heartbeats.set(id, begun);
+            }
+        }
     }
 
     /// A switch has no deadline any more.
@@ -63,15 +80,19 @@ impl Pool {
     pub(in crate::numpool) fn saved_heartbeats(&self) -> Vec<SavedHeartbeat> {
         let mut switches: Vec<u32> = self.heartbeats.ids().collect();
         switches.sort_unstable();
-        let saved = |switch| Some(SavedHeartbeat { switch, until: self.heartbeats.get(switch)? });
+        let saved = |switch| {
+            let (until, ttl) = (self.heartbeats.get(switch)?, self.beat_ttls.get(switch));
+            Some(SavedHeartbeat { switch, until, ttl })
+        };
         switches.into_iter().filter_map(saved).collect()
     }
 
-    /// Adds the deadline of a snapshot. `None` if there is no such switch, or if it has one.
+    /// Adds the deadline of a snapshot. `None` if there is no such switch, if it has one, or if its time is out of range.
     pub(in crate::numpool) fn restore_heartbeat(&mut self, saved: SavedHeartbeat) -> Option<()> {
         let is_new = self.heartbeats.get(saved.switch).is_none();
-        is_new.then(|| self.switches.refer_again(saved.switch))??;
+        (is_new && (1..=MAX_TTL).contains(&saved.ttl)).then(|| self.switches.refer_again(saved.switch))??;
         self.heartbeats.set(saved.switch, saved.until);
+        self.beat_ttls.set(saved.switch, saved.ttl);
         Some(())
     }
 }

@@ -5,7 +5,7 @@ use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
-use crate::shared::list::{List, NONE, links_in_table};
+use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis, spilled};
@@ -57,10 +57,27 @@ fields! {
         pub peer: Option<Bytes>,
         /// Who holds the number instead of a switch.
         pub holder: Option<Bytes>,
+        /// For a choice by use: the least count of calls of the numbers that were free.
+        pub least_uses: Option<u32>,
     }
 }
 
-links_in_table!(Lease);
+impl Links for Table<Lease> {
+    fn links(&self, id: u32) -> [u32; 2] {
+        #[cfg(test)]
+        tests::LINKS_READ.set(tests::LINKS_READ.get() + 1);
+        let lease = self.get(id);
+        invariant!(lease.is_some(), "a lease in a list is in the table");
+        lease.map_or([NONE; 2], |lease| lease.links)
+    }
+
+    fn set_links(&mut self, id: u32, links: [u32; 2]) {
+        match self.get_mut(id) {
+            Some(lease) => lease.links = links,
+            None => invariant!("a lease in a list is in the table"),
+        }
+    }
+}
 
 /// All live leases of a pool. Their ids are part of the state, as those of numbers are.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +89,22 @@ pub struct Leases {
     by_switch: Column<List>,
     unswitched: List,
     deadlines: Deadlines,
+    /// Of the leases that a switch carries, those without a deadline of their own: they end with the deadline of their
+    /// switch. These lists have links of their own, by lease.
+    undated: Column<List>,
+    undated_links: Column<[u32; 2]>,
+}
+
+impl Links for Column<[u32; 2]> {
+    fn links(&self, id: u32) -> [u32; 2] {
+        #[cfg(test)]
+        tests::LINKS_READ.set(tests::LINKS_READ.get() + 1);
+        self.get(id)
+    }
+
+    fn set_links(&mut self, id: u32, links: [u32; 2]) {
+        self.set(id, links);
+    }
 }
 
 impl Leases {
@@ -115,6 +148,11 @@ impl Leases {
         self.by_switch.find(switch).unwrap_or_default()
     }
 
+    /// The leases that a switch carries and that have no deadline of their own, the last granted last.
+    pub fn undated_of(&self, switch: u32) -> impl Iterator<Item = u32> + '_ {
+        self.undated.find(switch).unwrap_or_default().iter(&self.undated_links)
+    }
+
     /// The leases of a holder, in no order. O(1).
     pub fn list_of_holder(&self, holder: u32) -> List {
         self.by_holder.find(holder).unwrap_or_default()
@@ -140,16 +178,16 @@ impl Leases {
     /// a deadline.
     pub fn grant(&mut self, lease: Lease, until: Option<Millis>) -> u32 {
         let id = self.table.insert(lease);
-        self.enter(id);
-        if let Some(until) = until {
-            self.deadlines.set(id, until);
-        }
+        self.enter(id, until);
         id
     }
 
     /// Gives a lease another deadline. O(log n).
     pub fn renew(&mut self, id: u32, until: Millis) {
         if invariant!(self.table.get(id).is_some(), "a lease that is renewed is live") {
+            if self.until(id).is_none() {
+                self.change_undated(id, List::leave);
+            }
             self.deadlines.set(id, until);
         }
     }
@@ -160,7 +198,10 @@ impl Leases {
         let mut list = *self.list_mut(holder, switch);
         list.leave(&mut self.table, id);
         *self.list_mut(holder, switch) = list;
-        self.deadlines.remove(id);
+        match self.until(id) {
+            Some(_) => self.deadlines.remove(id),
+            None => self.change_undated(id, List::leave),
+        }
         let lease = self.table.remove(id)?;
         self.by_token.remove(&lease.token, id);
         Some(lease)
@@ -195,8 +236,7 @@ impl Leases {
             if leases.find(&lease.token).is_some() {
                 return None;
             }
-            leases.enter(id);
-            lease.until.into_iter().for_each(|until| leases.deadlines.set(id, until));
+            leases.enter(id, lease.until);
         }
         Some(leases)
     }
@@ -226,6 +266,27 @@ impl Leases {
         }
         let leases = self.table.len();
         ensure!(listed == leases, "{listed} of {leases} leases are in a list");
+        self.check_undated()
+    }
+
+    /// Checks the lists of leases without a deadline of their own. O(leases + switches).
+    fn check_undated(&self) -> Checked {
+        self.undated.check()?;
+        self.undated_links.check()?;
+        let switch_of = |id: u32, lease: &Lease| {
+            (lease.holder == NONE && self.until(id).is_none()).then_some(lease.switch)
+        };
+        let mut listed = 0;
+        for (switch, list) in self.undated.iter() {
+            list.check(&self.undated_links)?;
+            listed += list.len() as usize;
+            let is_its = |id: u32| self.table.get(id).and_then(|lease| switch_of(id, lease)) == Some(switch);
+            let stray = list.iter(&self.undated_links).find(|&id| !is_its(id));
+            ensure!(stray.is_none(), "lease {stray:?} is not one without a deadline of switch {switch}");
+        }
+        let undated = self.table.iter().filter_map(|(id, lease)| switch_of(id, lease));
+        let undated = undated.filter(|&switch| switch != NONE).count();
+        ensure!(listed == undated, "{listed} of {undated} leases without a deadline are in a list");
         Ok(())
     }
 
@@ -237,9 +298,20 @@ impl Leases {
             + self.by_holder.allocated()
             + self.by_switch.allocated()
             + self.deadlines.allocated()
+            + self.undated.allocated()
+            + self.undated_links.allocated()
     }
 
-    fn enter(&mut self, id: u32) {
+    /// Lists a lease without a deadline with its switch, or takes it off that list.
+    fn change_undated(&mut self, id: u32, change: fn(&mut List, &mut Column<[u32; 2]>, u32)) {
+        if let Some(&Lease { holder: NONE, switch, .. }) = self.table.get(id)
+            && switch != NONE
+        {
+            change(self.undated.at(switch), &mut self.undated_links, id);
+        }
+    }
+
+    fn enter(&mut self, id: u32, until: Option<Millis>) {
         let Some(lease) = self.table.get(id).expected("a lease that is entered is in the table") else {
             return;
         };
@@ -248,12 +320,22 @@ impl Leases {
         let mut list = *self.list_mut(holder, switch);
         list.join(&mut self.table, id);
         *self.list_mut(holder, switch) = list;
+        match until {
+            Some(until) => self.deadlines.set(id, until),
+            None => self.change_undated(id, List::join),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::numpool) mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How often the links of a lease were read.
+        pub(in crate::numpool) static LINKS_READ: Cell<usize> = const { Cell::new(0) };
+    }
 
     #[test]
     fn check_finds_damaged_leases() {
@@ -265,12 +347,19 @@ mod tests {
             sound.grant(lease, (number < 13).then_some(50));
         }
         assert_eq!(sound.check(), Ok(()));
-        let damages: [fn(&mut Leases); 6] = [
+        let (token, links) = (Bytes::from_slice(b"undated"), [NONE; 2]);
+        let undated = Lease { token, number: 14, switch: 2, holder: NONE, since: 5, has_peer: false, links };
+        sound.grant(undated, None);
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Leases); 9] = [
+            |leases| leases.deadlines.set(4, 50),
+            |leases| leases.deadlines.remove(0),
+            |leases| *leases.undated.at(2) = List::default(),
             |leases| leases.table[0].switch = 2,
             |leases| leases.table[1].links = [NONE; 2],
             |leases| leases.table[3].switch = 0,
             |leases| leases.table[2].token.reverse(),
-            |leases| leases.deadlines.set(4, 1),
+            |leases| leases.deadlines.set(5, 1),
             |leases| *leases.by_switch.at(2) = List::default(),
         ];
         for (number, damage) in damages.iter().enumerate() {

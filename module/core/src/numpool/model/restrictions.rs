@@ -38,10 +38,12 @@ impl Pool {
         self.leave(id);
     }
 
-    /// A number is in service again; it joins the queue if it is registered and does not rest.
-    pub(in crate::numpool) fn resume(&mut self, id: u32) {
+    /// A number is in service again, and goes on from at least so many calls; it joins the queue if it is registered
+    /// and does not rest.
+    pub(in crate::numpool) fn resume(&mut self, id: u32, uses: u32) {
         self.suspensions.remove(id);
-        let record = self.directory.get(id);
+        let record = self.directory.at(id);
+        record.uses = record.uses.max(uses);
         if record.state() == State::IdleUp && record.place == Place::Nowhere {
             self.join(id);
         }

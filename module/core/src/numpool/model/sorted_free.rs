@@ -49,14 +49,11 @@ struct Sorted {
 pub(in crate::numpool) struct SortedFree {
     by_digits: Option<Box<Sorted>>,
     by_peer: Option<Box<Sorted>>,
-    /// Whether a call has chosen by use.
-    has_chosen_by_use: bool,
 }
 
 impl SortedFree {
     /// Begins the trees for a choice by prefix or by use, of which `by_peer` needs both. Returns whether a tree is new.
-    pub(in crate::numpool) fn begin(&mut self, by_peer: bool, by_use: bool, queue: List) -> bool {
-        self.has_chosen_by_use |= by_use;
+    pub(in crate::numpool) fn begin(&mut self, by_peer: bool, queue: List) -> bool {
         let is_new = self.by_digits.is_none() || by_peer && self.by_peer.is_none();
         let empty = || Box::new(Sorted { tree: Tree::default(), next: queue.head });
         self.by_digits.get_or_insert_with(empty);
@@ -78,11 +75,6 @@ impl SortedFree {
                 sorted.tree.grow(&ids, sorting);
             }
         });
-    }
-
-    /// Whether a call has chosen by use.
-    pub(in crate::numpool) fn is_by_use(&self) -> bool {
-        self.has_chosen_by_use
     }
 
     /// Whether the trees that exist are whole.

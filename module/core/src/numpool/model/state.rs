@@ -15,6 +15,7 @@ use super::sliced::SlicedRequests;
 use super::sorted_free::{Numbers, SortedFree};
 use super::suspensions::Suspensions;
 use super::waiters::Waiters;
+use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
@@ -22,6 +23,7 @@ use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Millis, copied};
 use crate::{fields, invariant, words};
+use hashbrown::HashMap;
 use std::collections::VecDeque;
 
 /// A pool of numbers.
@@ -57,15 +59,21 @@ pub struct Pool {
     pub(in crate::numpool) holders: Groups,
     /// By switch: until when it is alive.
     pub(in crate::numpool) heartbeats: Deadlines,
+    /// By switch with a deadline: how long after its last heartbeat this was, in milliseconds.
+    pub(in crate::numpool) beat_ttls: Column<Millis>,
     pub(in crate::numpool) peers: Groups,
     /// The last number of each peer, in a pool with `PEERS`.
     pub(in crate::numpool) last_numbers: LastNumbers,
     pub(in crate::numpool) sorted: SortedFree,
+    /// The least count of calls of the free numbers when one of them was last chosen by use.
+    pub(in crate::numpool) least_uses: Option<u32>,
     pub(in crate::numpool) outbox: Outbox,
     /// Calls that wait for a number, on this server.
     pub(in crate::numpool) waiters: Waiters,
     /// Requests that are carried out in slices, on this server.
     pub(in crate::numpool) sliced: SlicedRequests,
+    /// By lease of a holder: since when the holder lacks its conference, as far as this server has looked.
+    pub(in crate::numpool) missed: HashMap<u32, Millis>,
 }
 
 words! {
@@ -194,6 +202,7 @@ impl Pool {
             + self.switches.allocated()
             + self.holders.allocated()
             + self.heartbeats.allocated()
+            + self.beat_ttls.allocated()
             + self.peers.allocated()
             + self.last_numbers.allocated()
             + self.sorted.allocated()
@@ -353,6 +362,7 @@ impl Pool {
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
+        self.least_uses = called.least_uses.or(self.least_uses);
         self.count_start();
         if !self.caps_of(id).is_empty() {
             let own = self.own_caps.longest_of(id, self.settings.days);
@@ -370,6 +380,9 @@ impl Pool {
         record.set_since(context.at);
         if !self.sliced.is_empty() {
             self.sliced.lease_left(lease, self.leases.table().links(lease));
+        }
+        if !self.missed.is_empty() {
+            self.missed.remove(&lease);
         }
         match self.leases.end(lease) {
             Some(lease) => {
@@ -419,9 +432,11 @@ impl Pool {
         if !is_alive {
             self.switches = Groups::default();
             self.heartbeats = Deadlines::default();
+            self.beat_ttls = Column::default();
         }
         self.holders = Groups::default();
         self.peers = Groups::default();
         self.sorted = SortedFree::default();
+        self.least_uses = None;
     }
 }
