@@ -99,7 +99,7 @@ columns! {
 }
 
 async fn info(book: &BookStore, account: &str) -> Result<Record> {
-    Ok(book.ask(book.begin("ACCOUNT.INFO").arg("ACCOUNT").arg(account)).await?)
+    Ok(Record::read(book.ask(book.begin("ACCOUNT.INFO").arg("ACCOUNT").arg(account)).await?)?)
 }
 
 /// Runs a verb.
@@ -116,16 +116,20 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let span = until.map_or_else(String::new, |until| format!(" until {}", context.out.time(until)));
             context.proceed(&format!("freeze account {account}{span}"))?;
             let mut command = book.begin("ACCOUNT.FREEZE");
-            command.arg(&account).arg(until.map(|until| ("UNTIL", until)));
-            let record = book.ask::<Record>(&command).await?.json();
+            command.arg(&account);
+            if let Some(until) = until {
+                command.arg("UNTIL").arg(until);
+            }
+            let record = Record::read(book.ask(&command).await?)?.json();
             context.out.done(&format!("account {account} is frozen{span}"), ACCOUNTS, &record)
         }
         Verb::Unfreeze(One { account, book }) => {
             let book = book.open(context).await?;
             info(&book, &account).await?;
             context.proceed(&format!("let account {account} be used again"))?;
-            let record: Record = book.ask(book.begin("ACCOUNT.FREEZE").arg(&account).arg("OFF")).await?;
-            context.out.done(&format!("account {account} can be used again"), ACCOUNTS, &record.json())
+            let record = book.ask(book.begin("ACCOUNT.FREEZE").arg(&account).arg("OFF")).await?;
+            let record = Record::read(record)?.json();
+            context.out.done(&format!("account {account} can be used again"), ACCOUNTS, &record)
         }
         Verb::Limit(Limit { one: One { account, book }, cap }) => {
             let book = book.open(context).await?;
@@ -154,7 +158,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Logout(One { account, book }) => logout(context, &account, &book).await,
         Verb::History(One { account, book }) => {
             let book = book.open(context).await?;
-            let history = book.ask::<Vec<Record>>(book.begin("ACCOUNT.HISTORY").arg(&account)).await?;
+            let history = Record::read_list(book.ask(book.begin("ACCOUNT.HISTORY").arg(&account)).await?)?;
             context.out.list(HISTORY, &values(&history), "the account was never assigned")
         }
     }
@@ -164,9 +168,14 @@ async fn list(context: &Context, List { module, state, book }: &List) -> Result 
     let book = book.open(context).await?;
     let page = async |cursor| {
         let mut command = book.begin("ACCOUNT.LIST");
-        let (module, state) = (module.as_ref(), state.as_ref());
-        command.arg(module.map(|module| ("MODULE", module))).arg(state.map(|state| ("STATE", state)));
-        Ok(book.ask(command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE)).await?)
+        for (word, value) in [("MODULE", module), ("STATE", state)] {
+            if let Some(value) = value {
+                command.arg(word).arg(value);
+            }
+        }
+        let (next, page): (u64, Reply) =
+            book.ask(command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE)).await?;
+        Ok((next, Record::read_list(page)?))
     };
     context.out.pages(ACCOUNTS, "there are no such accounts", page).await
 }

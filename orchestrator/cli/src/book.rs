@@ -161,7 +161,7 @@ fn used(line: &Record, mut row: Value) -> Value {
 /// The lines of a module and of its instances.
 fn module_rows(module: &Record, lines: &[Record]) -> Result<Vec<Value>> {
     let name = module.text("module");
-    let attached: Vec<Record> = module.get("attached")?;
+    let attached = Record::read_list(module.get("attached")?)?;
     let sum = |field: &str| attached.iter().map(|one| one.get::<u64>(field)).sum::<Result<u64, _>>();
     let state = format!("{} of {} places", module.text("active"), module.text("instances"));
     let row = json!({

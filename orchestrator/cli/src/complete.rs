@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use allot_client::Record;
 use clap_complete::CompletionCandidate;
+use redis::Value as Reply;
 
 use crate::context::{Context, Noun};
 use crate::failure::Result;
@@ -109,9 +110,8 @@ pub(crate) fn units(current: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn accounts(current: &OsStr) -> Vec<CompletionCandidate> {
     names(current, async |context| {
         let book = stores::book(context, given("--book").as_deref()).await?;
-        let (_, page): (u64, Vec<Record>) =
-            book.ask(book.begin("ACCOUNT.LIST").arg("COUNT").arg(1000)).await?;
-        Ok(page.iter().map(|record| record.text("account")).collect())
+        let (_, page): (u64, Reply) = book.ask(book.begin("ACCOUNT.LIST").arg("COUNT").arg(1000)).await?;
+        Ok(Record::read_list(page)?.iter().map(|record| record.text("account")).collect())
     })
 }
 

@@ -1,11 +1,12 @@
 //! `allot pool`: fills and shows number pools, and takes them over from the list and the hash of an existing system.
 
-use allot_client::{NumberStore, Record, from_reply};
+use allot_client::{NumberStore, Record};
 use allot_tools::numbers::file::{Numbers, read};
 use allot_tools::numbers::migrate;
 use allot_tools::table::Problems;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use redis::Value as Reply;
 use serde_json::{Value, json};
 
 use crate::arguments::{Key, KeyAndFile};
@@ -113,14 +114,15 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
 
 async fn get(context: &Context, Get { pool: Key { key }, suspended }: &Get) -> Result {
     let pool = NumberStore::new(context.open(Noun::Pool, key).await?, key);
-    let record = pool.info().await?;
+    let record = Record::read(pool.ask(&pool.begin("NUMPOOL.INFO")).await?)?;
     let switches = stores::all(async |cursor| {
         let mut command = pool.begin("NUMPOOL.SWITCHES");
         command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);
-        Ok(pool.ask(&command).await?)
+        let (next, switches): (u64, Reply) = pool.ask(&command).await?;
+        Ok((next, Record::read_list(switches)?))
     })
     .await?;
-    let rows = |field: &str| Ok::<_, Failure>(values(&record.get::<Vec<Record>>(field)?));
+    let rows = |field: &str| Ok::<_, Failure>(values(&Record::read_list(record.get(field)?)?));
     let (caps, causes) = (rows("caps")?, rows("causes")?);
     let out_of_service = if *suspended { numbers_in(&pool, "suspended").await? } else { Vec::new() };
     let sections = [
@@ -141,7 +143,7 @@ async fn numbers_in(pool: &NumberStore, state: &str) -> Result<Vec<Value>> {
         let commands = numbers.iter().map(|number| pool.begin("NUMPOOL.GET").arg(number).clone()).collect();
         // A number that has gone meanwhile is not listed.
         let found = pool.ask_all(commands).await?.into_iter().flatten();
-        Ok((next, found.map(from_reply).collect::<Result<_, _>>()?))
+        Ok((next, found.map(Record::read).collect::<Result<_, _>>()?))
     })
     .await
 }

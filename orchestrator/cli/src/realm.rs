@@ -102,6 +102,6 @@ async fn set(context: &Context, words: &[String]) -> Result {
     for (_, word, value) in &changes {
         command.arg(word).arg(value);
     }
-    let record = store.ask::<Record>(&command).await?.json();
+    let record = Record::read(store.ask(&command).await?)?.json();
     context.out.done(&format!("realm '{key}' has {said}"), REALM, &with_key(record, &key))
 }

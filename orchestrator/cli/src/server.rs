@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use allot_client::{Connection, Error, Record, query, query_all};
+use allot_client::{Connection, Error, query, query_all};
 use clap::Subcommand;
 use clap_complete::engine::ArgValueCompleter;
 use redis::{Value as Reply, cmd};
@@ -134,8 +134,9 @@ async fn info(connection: &mut Connection, section: &str) -> Result<HashMap<Stri
 
 /// The version of the module as text; `None` if it is not loaded. `INFO` shows to every user that it is loaded.
 async fn module(connection: &mut Connection) -> Result<Option<String>, Error> {
-    let modules: Result<Vec<Record>, Error> = query(connection, cmd("MODULE").arg("LIST")).await;
+    let modules: Result<Vec<Reply>, Error> = query(connection, cmd("MODULE").arg("LIST")).await;
     for module in modules.unwrap_or_default() {
+        let module = allot_client::Record::read(module)?;
         if module.text("name") == "allot" {
             let version: u64 = module.get("ver")?;
             return Ok(Some(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use allot_client::{ListFilter, Listed, MapRow, Record, Totals};
+use allot_client::{Bucket, ListFilter, Listed, MapRow, SeatBlock};
 use allot_tools::seats::PlanOrder;
 use clap::{Args, Subcommand};
 use owo_colors::{AnsiColors, OwoColorize as _};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::arguments::{Key, KeyAndFile};
-use crate::context::{Context, Noun, values};
+use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result};
 use crate::output::{Column, Format, Section, columns};
 use crate::terminal::value;
@@ -99,7 +99,7 @@ pub(crate) struct Seats {
 columns! {
     SHOWS = key Text, seats Number, free Number, held Number, sold Number, blocked Number,
         areas Number wide, tiers Number wide;
-    AREAS = area Text, tier Text, free Number, held Number, sold Number, blocked Number, longest_run Number = "longest",
+    AREAS = area Text, tier Text, free Number, held Number, sold Number, blocked Number, longest_run Number,
         priority Number;
     MAP = area Text, row Text, seats Text;
     SEATS = id Text, state Text, tier Text, user Text, until Time, order Text, block Text, area Text wide,
@@ -131,11 +131,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             part(context, &filter, None, (Listed::Orders, ORDERS, "there are no such sales")).await
         }
         Verb::Queue(filter) => part(context, &filter, None, (Listed::Waiting, QUEUE, "nobody waits")).await,
-        Verb::Blocks(Key { key }) => {
-            let show = stores::show(context, &key).await?;
-            let blocks: Vec<Record> = show.ask(&show.begin("SEAT.BLOCKS")).await?;
-            context.out.list(BLOCKS, &values(&blocks), "there are no blocks")
-        }
+        Verb::Blocks(Key { key }) => blocks(context, &key).await,
         Verb::Watch(Key { key }) => {
             let show = stores::show(context, &key).await?;
             watch(context, SHOWS, async || Ok(vec![stores::summary(&key, &show.stat(None, None).await?)]))
@@ -149,6 +145,18 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
     }
 }
 
+async fn blocks(context: &Context, key: &str) -> Result {
+    let row = |block: &SeatBlock| {
+        json!({
+            "block": block.name, "seats": block.seats, "left": block.left, "per_user": block.per_user,
+            "until": block.until,
+        })
+    };
+    let blocks = stores::show(context, key).await?.blocks().await?;
+    let rows: Vec<Value> = blocks.iter().map(row).collect();
+    context.out.list(BLOCKS, &rows, "there are no blocks")
+}
+
 async fn get(context: &Context, arguments: &Get) -> Result {
     let Key { key } = &arguments.show;
     let show = stores::show(context, key).await?;
@@ -156,7 +164,16 @@ async fn get(context: &Context, arguments: &Get) -> Result {
     if buckets.is_empty() {
         return Err(Failure::absent(format!("the show '{key}' has no seats")));
     }
-    let rows: Vec<Value> = buckets.iter().map(|bucket| json!(bucket)).collect();
+    let rows: Vec<Value> = buckets
+        .iter()
+        .map(|bucket| {
+            json!({
+                "area": bucket.area, "tier": bucket.tier, "free": bucket.free, "held": bucket.held,
+                "sold": bucket.sold, "blocked": bucket.blocked, "longest_run": bucket.longest,
+                "priority": bucket.priority,
+            })
+        })
+        .collect();
     let mut all = stores::summary(key, &buckets);
     let mut maps = Vec::new();
     if arguments.map {
@@ -218,7 +235,7 @@ async fn export(context: &Context, key: &str) -> Result {
     if out.is_table() {
         out.format = Format::Csv;
     }
-    let total = Totals::of(&show.stat(None, None).await?).all;
+    let total: u64 = show.stat(None, None).await?.iter().map(Bucket::all).sum();
     let work = context.work("exporting", total, "seats were written", "the same command begins again");
     let plan = show.plan().await?;
     let mut order = PlanOrder::of(&plan)?;

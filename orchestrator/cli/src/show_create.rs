@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_client::{Bucket, ListFilter, Listed, SeatStore, from_reply, query};
+use allot_client::{Bucket, ListFilter, Listed, Record, SeatStore, query};
 use allot_tools::seats::draft::{Area, Draft, Row};
 use allot_tools::seats::places::Place;
 use allot_tools::seats::{self, Difference, Format, caches, hash_tag, side};
@@ -334,5 +334,6 @@ async fn tried(show: &SeatStore, key: &str, part: &str) -> Result<Vec<Bucket>> {
     }
     // A refusal of the change is an error here; the copy is still removed.
     let replies: Vec<Reply> = show.ask(&cmd("EXEC")).await?;
-    Ok(from_reply(replies.into_iter().nth(2).unwrap_or(Reply::Nil))?)
+    let buckets = replies.into_iter().nth(2).unwrap_or(Reply::Nil);
+    Ok(Record::read_list(buckets)?.iter().map(Bucket::read).collect::<Result<_, _>>()?)
 }

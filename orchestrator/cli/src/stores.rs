@@ -3,10 +3,7 @@
 use std::collections::BTreeSet;
 
 use allot_client::streams::{self, Commands};
-use allot_client::{
-    BookStore, Bucket, Connection, Error, RealmStore, Record, SeatStore, Session, Totals, from_reply,
-    query_all,
-};
+use allot_client::{BookStore, Bucket, Connection, Error, RealmStore, Record, SeatStore, Session, query_all};
 use redis::cmd;
 use serde_json::{Value, json};
 
@@ -25,9 +22,10 @@ pub(crate) async fn totals(
     let total = |(key, reply): (&String, Result<_, Error>)| {
         let Ok(reply) = reply else { return Ok(None) };
         if noun != Noun::Show {
-            return Ok(Some(with_key(from_reply::<Record>(reply)?.json(), key)));
+            return Ok(Some(with_key(Record::read(reply)?.json(), key)));
         }
-        Ok(Some(summary(key, &from_reply::<Vec<Bucket>>(reply)?)))
+        let buckets = Record::read_list(reply)?.iter().map(Bucket::read).collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(summary(key, &buckets)))
     };
     keys.iter().zip(replies).map(total).collect()
 }
@@ -73,10 +71,11 @@ pub(crate) async fn all(page: impl AsyncFn(u64) -> Result<(u64, Vec<Record>)>) -
 
 /// The totals of a show.
 pub(crate) fn summary(key: &str, buckets: &[Bucket]) -> Value {
-    let Totals { all, free, held, sold, blocked } = Totals::of(buckets);
+    let sum = |of: fn(&Bucket) -> u64| buckets.iter().map(of).sum::<u64>();
     let distinct = |of: fn(&Bucket) -> &str| buckets.iter().map(of).collect::<BTreeSet<_>>().len();
     json!({
-        "key": key, "seats": all, "free": free, "held": held, "sold": sold, "blocked": blocked,
+        "key": key, "seats": sum(Bucket::all), "free": sum(|bucket| bucket.free), "held": sum(|bucket| bucket.held),
+        "sold": sum(|bucket| bucket.sold), "blocked": sum(|bucket| bucket.blocked),
         "areas": distinct(|bucket| &bucket.area), "tiers": distinct(|bucket| &bucket.tier),
     })
 }
@@ -154,6 +153,6 @@ impl Changing {
 
     pub(crate) async fn info(&self, number: &str) -> Result<Record> {
         let info = self.store.begin("CONF.INFO").arg(number).clone();
-        Ok(self.store.ask(&info).await?)
+        Ok(Record::read(self.store.ask(&info).await?)?)
     }
 }

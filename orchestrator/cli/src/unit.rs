@@ -130,7 +130,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let identity = stores::unit(&store, &unit).await?;
             context.proceed(&format!("place conferences on {unit} again"))?;
             let undrain = store.begin("CMU.DRAIN").arg(&identity).arg("OFF").clone();
-            let record = store.ask::<Record>(&undrain).await?.json();
+            let record = Record::read(store.ask(&undrain).await?)?.json();
             context.out.done(&format!("unit {} takes conferences again", short(&identity)), UNITS, &record)
         }
         Verb::Rebalance(arguments) => rebalance(context, &arguments).await,
@@ -188,8 +188,8 @@ async fn rebalance(context: &Context, arguments: &Rebalance) -> Result {
 
 /// Whether the target of a move has not opened the conference yet, and the move goes on.
 async fn is_moving(store: &RealmStore, planned: &PlannedMove) -> Result<bool> {
-    match store.ask::<Record>(store.begin("CONF.INFO").arg(&planned.e164)).await {
-        Ok(record) => Ok(record.text("moving_to") == planned.to),
+    match store.ask(store.begin("CONF.INFO").arg(&planned.e164)).await {
+        Ok(record) => Ok(Record::read(record)?.text("moving_to") == planned.to),
         Err(error) if error.code() == Some("NOTFOUND") => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -207,8 +207,11 @@ async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Res
         context.proceed(&format!("place nothing new on {name}; its {conferences} conferences stay"))?;
     }
     let mut command = changing.store.begin("CMU.DRAIN");
-    command.arg(&identity).arg(moves.then_some("MOVE"));
-    let reply = changing.store.ask::<Record>(&command).await?;
+    command.arg(&identity);
+    if moves {
+        command.arg("MOVE");
+    }
+    let reply = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     let after = record(&changing.store, &identity).await?;
     let said = if moves {

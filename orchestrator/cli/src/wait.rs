@@ -71,7 +71,7 @@ pub(crate) async fn until_open(
 }
 
 async fn look(store: &RealmStore, number: &str) -> Result<Record, Error> {
-    store.ask(store.begin("CONF.INFO").arg(number)).await
+    Record::read(store.ask(store.begin("CONF.INFO").arg(number)).await?)
 }
 
 /// Why a unit refused the conference, in parentheses; empty if none has said so.

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use redis::Value;
 
 use super::keyed::Keyed;
-use crate::connection::{Connection, from_reply};
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
 
@@ -115,14 +115,14 @@ impl BookStore {
     /// Claims the book for the term of the elected leader. The claim is a write, so a replica that has the claim has
     /// all earlier assignments, too.
     pub async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
-        self.ask(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await
+        self.ask::<Value>(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await.map(drop)
     }
 
     /// Sets the instants at which the next calendar months begin, as the leader of a term. Refused with `BADSTATE` if
     /// an operator has set other ends of months.
     pub async fn set_calendar_turns(&self, term: u64, turns: &[i64]) -> Result<(), Error> {
         let mut command = self.begin("ACCOUNT.BOOK");
-        self.ask(command.arg("TERM").arg(term).arg("TURNS").arg(turns)).await
+        self.ask::<Value>(command.arg("TERM").arg(term).arg("TURNS").arg(turns)).await.map(drop)
     }
 
     /// The records of all modules. The use of the month also names modules that were deleted.
@@ -137,7 +137,7 @@ impl BookStore {
         let records = self.ask_all(commands).await?.into_iter();
         let known =
             records.filter(|record| !matches!(record, Err(error) if error.code() == Some("NOTFOUND")));
-        known.map(|record| from_reply(record?)).collect()
+        known.map(|record| Record::read(record?)).collect()
     }
 
     /// All modules.
@@ -182,7 +182,7 @@ impl BookStore {
         let commands = accounts.iter().map(ask).collect();
         let epochs = |history: Result<Value, Error>| match history {
             Ok(history) => {
-                let assignments: Vec<Record> = from_reply(history)?;
+                let assignments = Record::read_list(history)?;
                 assignments.iter().map(|assignment| assignment.get("epoch")).collect::<Result<_, _>>()
             }
             Err(error) if error.code() == Some("NOTFOUND") => Ok(Vec::new()),

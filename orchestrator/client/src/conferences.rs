@@ -1,6 +1,7 @@
 //! The commands of a realm of conferences, typed. Replies that are only printed for people remain [`Record`]s.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use redis::Value;
 
@@ -12,6 +13,19 @@ use crate::record::{Record, records};
 /// Names that no detail may have: entries of streams begin with fields of these names, and a client that reads an entry
 /// as a map would take the detail for such a field.
 pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
+
+/// A unit as `CMU.LIST` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitRow {
+    /// Identity of the unit.
+    pub cmu: String,
+    /// `up`, `draining`, `suspect`, `unreachable` or `down`.
+    pub state: String,
+    /// Number of conferences that the unit owns.
+    pub conferences: u64,
+    /// Time for which the unit counts as alive after a heartbeat.
+    pub lease: Duration,
+}
 
 /// What a unit says when it joins.
 #[derive(Debug, Clone, Copy)]
@@ -29,19 +43,6 @@ pub struct JoinRequest<'a> {
 }
 
 records! {
-    /// A unit as `CMU.LIST` shows it.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct UnitRow {
-        /// Identity of the unit.
-        pub cmu: String,
-        /// `up`, `draining`, `suspect`, `unreachable` or `down`.
-        pub state: String,
-        /// Number of conferences that the unit owns.
-        pub conferences: u64,
-        /// Time for which the unit counts as alive after a heartbeat, in milliseconds.
-        pub lease: u64,
-    }
-
     /// How the realm sees a unit, by the reply to its heartbeat.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct UnitStatus {
@@ -185,63 +186,83 @@ impl RealmStore {
 
     /// The realm's record. Creates the realm with its defaults if it does not exist.
     pub async fn realm(&self) -> Result<Record, Error> {
-        self.ask(&self.begin("CONF.REALM")).await
+        Record::read(self.ask(&self.begin("CONF.REALM")).await?)
     }
 
     /// Creates a conference. Returns its record, with the id in the event stream after which its events come.
     pub async fn create(&self, conference: &CreateRequest<'_>) -> Result<Record, Error> {
         let mut command = self.begin("CONF.CREATE");
         command.arg(conference.e164);
-        command.arg(conference.from.map(|pool| ("FROM", pool)));
-        command.arg(conference.start.map(|start| ("START", start)));
-        command.arg(conference.end.map(|end| ("END", end)));
-        command.arg(conference.size.map(|size| ("SIZE", size)));
-        command.arg(conference.licences.map(|licences| ("LICENCES", licences)));
-        command.arg(conference.priority.map(|priority| ("PRIORITY", priority)));
-        command.arg(conference.zone.map(|zone| ("ZONE", zone)));
-        command.arg(conference.zone_fall.map(|fall| ("ZONEFALL", fall)));
-        command.arg(conference.host.map(|host| ("UNIT", host)));
-        command.arg(conference.request.map(|request| ("REQUEST", request)));
+        let numbers = [
+            ("START", conference.start.map(|start| start as i64)),
+            ("END", conference.end.map(|end| end as i64)),
+            ("SIZE", conference.size.map(i64::from)),
+            ("LICENCES", conference.licences.map(i64::from)),
+            ("PRIORITY", conference.priority),
+            ("ZONEFALL", conference.zone_fall.map(|fall| fall as i64)),
+        ];
+        for (option, number) in numbers.into_iter().filter_map(|(option, number)| Some((option, number?))) {
+            command.arg(option).arg(number);
+        }
+        let texts = [
+            ("FROM", conference.from),
+            ("ZONE", conference.zone),
+            ("UNIT", conference.host),
+            ("REQUEST", conference.request),
+        ];
+        for (option, text) in texts.into_iter().filter_map(|(option, text)| Some((option, text?))) {
+            command.arg(option).arg(text);
+        }
         for (option, tags) in [("REQUIRE", conference.require), ("PREFER", conference.prefer)] {
             if !tags.is_empty() {
                 command.arg(option).arg(tags.len()).arg(tags);
             }
         }
-        self.ask(command.arg(conference.no_recover.then_some("NORECOVER"))).await
+        if conference.no_recover {
+            command.arg("NORECOVER");
+        }
+        Record::read(self.ask(&command).await?)
     }
 
     /// Claims the realm for the term of the elected scheduler.
     pub async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
-        self.ask(self.begin("CONF.TERM").arg(term).arg(leader)).await
+        self.ask::<Value>(self.begin("CONF.TERM").arg(term).arg(leader)).await.map(drop)
     }
 
     /// Reports the units that a new scheduler found alive.
     pub async fn restart(&self, live: &[String], term: u64) -> Result<(), Error> {
         let mut command = self.begin("CONF.RESTART");
         command.arg("LIVE").arg(live.len()).arg(live).arg("TERM").arg(term);
-        self.ask(&command).await
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// Asks a unit, or all, for its list, or for all details again.
     pub async fn ask_units(&self, cmu: Option<&str>, what: &str) -> Result<(), Error> {
         let mut command = self.begin("CMU.ASK");
-        self.ask(command.arg(cmu).arg(what)).await
+        if let Some(cmu) = cmu {
+            command.arg(cmu);
+        }
+        self.ask::<Value>(command.arg(what)).await.map(drop)
     }
 
     /// All units.
     pub async fn units(&self) -> Result<Vec<UnitRow>, Error> {
-        self.ask(&self.begin("CMU.LIST")).await
+        self.unit_records().await?.iter().map(unit).collect()
     }
 
     /// The records of all units.
     pub async fn unit_records(&self) -> Result<Vec<Record>, Error> {
-        self.ask(&self.begin("CMU.LIST")).await
+        Record::read_list(self.ask(&self.begin("CMU.LIST")).await?)
     }
 
     /// Declares a unit down: with a term for a scheduler, without one for the unit itself.
     pub async fn down(&self, cmu: &str, term: Option<u64>) -> Result<(), Error> {
         let mut command = self.begin("CMU.DOWN");
-        self.ask(command.arg(cmu).arg(term.map(|term| ("TERM", term)))).await
+        command.arg(cmu);
+        if let Some(term) = term {
+            command.arg("TERM").arg(term);
+        }
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// Places up to `count` pending conferences. Returns those that were placed.
@@ -255,7 +276,10 @@ impl RealmStore {
     /// Begins up to `most` moves that even out the used share of the units, or only plans them.
     pub async fn rebalance(&self, most: u32, dry_run: bool) -> Result<Vec<PlannedMove>, Error> {
         let mut command = self.begin("CONF.REBALANCE");
-        command.arg("MAXMOVES").arg(most).arg(dry_run.then_some("DRYRUN"));
+        command.arg("MAXMOVES").arg(most);
+        if dry_run {
+            command.arg("DRYRUN");
+        }
         let moves: Vec<(Vec<u8>, String, String)> = self.ask(&command).await?;
         Ok(moves.into_iter().map(|(e164, from, to)| PlannedMove { e164, from, to }).collect())
     }
@@ -264,18 +288,26 @@ impl RealmStore {
     pub async fn join(&self, cmu: &str, unit: &JoinRequest<'_>) -> Result<(), Error> {
         let mut command = self.begin("CMU.JOIN");
         command.arg(cmu).arg("CAPACITY").arg(unit.capacity).arg("LEASE").arg(unit.lease_ms);
-        command.arg(unit.zone.map(|zone| ("ZONE", zone)));
-        command.arg(unit.machine.map(|machine| ("MACHINE", machine)));
+        for (option, text) in [("ZONE", unit.zone), ("MACHINE", unit.machine)] {
+            if let Some(text) = text {
+                command.arg(option).arg(text);
+            }
+        }
         if !unit.tags.is_empty() {
             command.arg("TAGS").arg(unit.tags.len()).arg(unit.tags);
         }
-        self.ask(&command).await
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// Renews a unit's lease. `load` is in percent; without it, the last load counts until it is a lease old. Returns how
     /// the realm sees the unit.
     pub async fn beat(&self, cmu: &str, load: Option<u8>) -> Result<UnitStatus, Error> {
-        self.ask(self.begin("CMU.BEAT").arg(cmu).arg(load.map(|load| ("LOAD", load)))).await
+        let mut command = self.begin("CMU.BEAT");
+        command.arg(cmu);
+        if let Some(load) = load {
+            command.arg("LOAD").arg(load);
+        }
+        self.ask(&command).await
     }
 
     /// Sends the lists of all conferences (number, epoch) that a unit has open, that it is creating, and that people ended
@@ -308,7 +340,7 @@ impl RealmStore {
         for (e164, epoch) in list {
             command.arg(e164).arg(epoch);
         }
-        let record: Record = self.ask(&command).await?;
+        let record = Record::read(self.ask(&command).await?)?;
         let count = |field: &str| record.get::<Vec<Value>>(field).map(|list| list.len());
         Ok(Reported {
             kept: record.get("kept")?,
@@ -322,14 +354,28 @@ impl RealmStore {
     /// Reports that a unit is about to end, and moves its conferences away. Returns the number of conferences that stay
     /// for now.
     pub async fn leave(&self, cmu: &str) -> Result<u64, Error> {
-        let record: Record = self.ask(self.begin("CMU.LEAVE").arg(cmu)).await?;
+        let record = Record::read(self.ask(self.begin("CMU.LEAVE").arg(cmu)).await?)?;
         record.get("left")
+    }
+
+    /// Keeps new conferences away from all units that run on a host, one after another, or ends this. The host need not
+    /// have a unit.
+    pub async fn drain_host(&self, host: &str, on: bool) -> Result<(), Error> {
+        let mut command = self.begin("CMU.DRAIN");
+        command.arg("HOST").arg(host);
+        if !on {
+            command.arg("OFF");
+        }
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// How many conferences of each unit would find room elsewhere if the unit died now: a page of units from a cursor on,
     /// and the cursor of the next, 0 at the end.
     pub async fn loss_page(&self, cursor: u64) -> Result<(u64, Vec<Record>), Error> {
-        self.ask(self.begin("CONF.PLAN").arg("DOWN").arg("ANY").arg("CURSOR").arg(cursor)).await
+        let mut command = self.begin("CONF.PLAN");
+        command.arg("DOWN").arg("ANY").arg("CURSOR").arg(cursor);
+        let (next, page): (u64, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(page)?))
     }
 
     /// A page of conferences from a cursor on, and the cursor of the next, 0 at the end; only those in this state and of
@@ -342,18 +388,28 @@ impl RealmStore {
         cmu: Option<&str>,
     ) -> Result<(u64, Vec<Record>), Error> {
         let mut command = self.begin("CONF.LIST");
-        command.arg(state.map(|state| ("STATE", state))).arg(cmu.map(|cmu| ("CMU", cmu)));
-        self.ask(command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count)).await
+        for (option, text) in [("STATE", state), ("CMU", cmu)] {
+            if let Some(text) = text {
+                command.arg(option).arg(text);
+            }
+        }
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let (next, page): (u64, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(page)?))
     }
 
     /// The assignments of a conference.
     pub async fn history(&self, e164: &str) -> Result<Vec<Record>, Error> {
-        self.ask(self.begin("CONF.HISTORY").arg(e164)).await
+        Record::read_list(self.ask(self.begin("CONF.HISTORY").arg(e164)).await?)
     }
 
     /// Which conferences wait and why; with a unit, where its conferences would go if it died now.
     pub async fn plan(&self, down: Option<&str>) -> Result<Vec<Record>, Error> {
-        self.ask(self.begin("CONF.PLAN").arg(down.map(|cmu| ("DOWN", cmu)))).await
+        let mut command = self.begin("CONF.PLAN");
+        if let Some(cmu) = down {
+            command.arg("DOWN").arg(cmu);
+        }
+        Record::read_list(self.ask(&command).await?)
     }
 
     /// Asks the scheduler to lift the mass-failure guard. Returns whether the guard holds.
@@ -368,6 +424,15 @@ impl RealmStore {
 
     /// The totals of the realm.
     pub async fn stat(&self) -> Result<Record, Error> {
-        self.ask(&self.begin("CONF.STAT")).await
+        Record::read(self.ask(&self.begin("CONF.STAT")).await?)
     }
+}
+
+fn unit(record: &Record) -> Result<UnitRow, Error> {
+    Ok(UnitRow {
+        cmu: record.get("cmu")?,
+        state: record.get("state")?,
+        conferences: record.get("conferences")?,
+        lease: Duration::from_millis(record.get("lease")?),
+    })
 }

@@ -208,11 +208,8 @@ async fn query_once(
     Ok(results.collect())
 }
 
-/// A reply as a value of Rust: a number, a text, a [`Record`](crate::Record), or a list or an option of one.
-///
-/// # Errors
-/// [`Error::Shape`] if the reply is no such value.
-pub fn from_reply<T: redis::FromRedisValue>(reply: Value) -> Result<T, Error> {
+/// A reply as a value of Rust.
+pub(crate) fn read<T: redis::FromRedisValue>(reply: Value) -> Result<T, Error> {
     redis::from_redis_value(reply).map_err(|error| Error::Shape(error.to_string()))
 }
 

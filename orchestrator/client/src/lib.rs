@@ -57,15 +57,19 @@ pub use conferences::{
     CopyParams, CreateRequest, Grant, JoinRequest, PlannedMove, RESERVED_DETAILS, RealmStore, Reported,
     UnitRow, UnitStatus,
 };
-pub use connection::{Connection, connect, from_reply, query, query_all};
+pub use connection::{Connection, connect, query, query_all};
 pub use dial::{Dial, Transport};
 pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
 pub use keyed::Keyed;
-pub use numbers::{CallRequest, Lease, ListOutcome, NumberStore};
+pub use numbers::{
+    CallRequest, Cap, Cause, Heartbeat, Lease, ListOutcome, LiveLease, NumberInfo, NumberStore, PoolInfo,
+    SwitchInfo,
+};
 pub use record::{Record, to_json};
 pub use seats::{
-    Bucket, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, SeatChoice, SeatStore, Totals,
+    Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, PickRequest, Sale, SeatBlock,
+    SeatChoice, SeatStore, WaitRequest,
 };
 pub use servers::Servers;
 pub use session::Session;

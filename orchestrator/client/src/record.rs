@@ -2,6 +2,7 @@
 
 use redis::{FromRedisValue, ParsingError, Value};
 
+use crate::connection;
 use crate::error::Error;
 
 /// Defines structs that are read from records: each field from the record's field of the same name.
@@ -46,6 +47,21 @@ impl FromRedisValue for Record {
 }
 
 impl Record {
+    /// Reads a record of either protocol.
+    pub fn read(value: Value) -> Result<Self, Error> {
+        connection::read(value)
+    }
+
+    /// Reads a record; a null is `None`.
+    pub fn read_nullable(value: Value) -> Result<Option<Self>, Error> {
+        connection::read(value)
+    }
+
+    /// Reads a list of records.
+    pub fn read_list(value: Value) -> Result<Vec<Self>, Error> {
+        connection::read(value)
+    }
+
     /// The value of a field.
     pub fn get<T: FromRedisValue>(&self, field: &str) -> Result<T, Error> {
         self.field(field).map_err(|error| Error::Shape(error.to_string()))
@@ -108,7 +124,6 @@ pub fn to_json(value: &Value) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::from_reply;
 
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.into())
@@ -118,7 +133,7 @@ mod tests {
     fn a_record_reads_alike_in_both_protocols() {
         let flat = Value::Array(vec![bulk("free"), Value::Int(3), bulk("token"), Value::Nil]);
         let map = Value::Map(vec![(bulk("free"), Value::Int(3)), (bulk("token"), Value::Nil)]);
-        let (flat, map) = (from_reply::<Record>(flat).unwrap(), from_reply::<Record>(map).unwrap());
+        let (flat, map) = (Record::read(flat).unwrap(), Record::read(map).unwrap());
         assert_eq!(flat, map);
         assert_eq!(map.get::<u64>("free").unwrap(), 3);
         assert_eq!(map.get::<Option<String>>("token").unwrap(), None);
@@ -126,12 +141,12 @@ mod tests {
 
     #[test]
     fn reply_of_another_shape_is_refused() {
-        assert!(from_reply::<Record>(Value::Int(1)).is_err());
-        assert!(from_reply::<Record>(Value::Array(vec![bulk("odd")])).is_err());
-        assert!(from_reply::<Vec<Record>>(Value::Int(1)).is_err());
-        let record = from_reply::<Record>(Value::Array(vec![bulk("a"), bulk("x")])).unwrap();
+        assert!(Record::read(Value::Int(1)).is_err());
+        assert!(Record::read(Value::Array(vec![bulk("odd")])).is_err());
+        assert!(Record::read_list(Value::Int(1)).is_err());
+        let record = Record::read(Value::Array(vec![bulk("a"), bulk("x")])).unwrap();
         assert!(record.get::<u64>("a").is_err());
         assert!(record.get::<u64>("b").unwrap_err().to_string().contains("'b'"));
-        assert_eq!(from_reply::<Option<Record>>(Value::Nil).unwrap(), None);
+        assert_eq!(Record::read_nullable(Value::Nil).unwrap(), None);
     }
 }

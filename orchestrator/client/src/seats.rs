@@ -2,12 +2,10 @@
 
 use std::ops::Deref;
 
-use serde::Serialize;
-
 use super::keyed::Keyed;
-use crate::connection::{Connection, from_reply};
+use crate::connection::Connection;
 use crate::error::Error;
-use crate::record::{Record, records};
+use crate::record::Record;
 
 /// A buyer's request for seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +47,13 @@ pub struct SeatChoice<'a> {
 
 impl SeatChoice<'_> {
     fn write(&self, command: &mut redis::Cmd) {
-        command.arg(self.tier.map(|tier| ("TIER", tier)));
-        command.arg(self.adjacent.map(|adjacent| ("ADJACENT", adjacent)));
-        command.arg(self.orphans.map(|orphans| ("ORPHANS", orphans)));
-        command.arg(self.from.map(|block| ("FROM", block)));
+        let options = [
+            ("TIER", self.tier),
+            ("ADJACENT", self.adjacent),
+            ("ORPHANS", self.orphans),
+            ("FROM", self.from),
+        ];
+        with_options(command, &options);
         for (option, names) in [("AREAS", self.areas), ("FLAGS", self.flags)] {
             if !names.is_empty() {
                 command.arg(option).arg(names.len()).arg(names);
@@ -67,45 +68,26 @@ impl SeatChoice<'_> {
     }
 }
 
-records! {
-    /// Seats that are held for a user until a deadline.
-    #[derive(Debug, Clone, PartialEq, Eq)]
-    pub struct Hold {
-        /// Token that names the hold in later commands.
-        pub token: String,
-        /// Ids of the held seats.
-        pub seats: Vec<String>,
-        /// Ids of the free seats that the hold leaves alone.
-        pub orphans: Vec<String>,
-    }
-
-    /// The counts of the seats of one tier in one area.
-    #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-    pub struct Bucket {
-        /// Id of the area.
-        pub area: String,
-        /// The tier.
-        pub tier: String,
-        /// Priority of the area; 1 is the best.
-        pub priority: i64,
-        /// Seats for sale.
-        pub free: u64,
-        /// Seats in a hold.
-        pub held: u64,
-        /// Seats sold.
-        pub sold: u64,
-        /// Blocked seats, which are not for sale.
-        pub blocked: u64,
-        /// Longest run of adjacent free seats.
-        pub longest: u64,
-    }
+/// Seats that are held for a user until a deadline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// Token that names the hold in later commands.
+    pub token: String,
+    /// Ids of the held seats.
+    pub seats: Vec<String>,
+    /// Ids of the free seats that the hold leaves alone.
+    pub orphans: Vec<String>,
 }
 
-/// The seats of a show, or of a part of it, by their state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Totals {
-    /// All seats.
-    pub all: u64,
+/// The counts of the seats of one tier in one area.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bucket {
+    /// Id of the area.
+    pub area: String,
+    /// The tier.
+    pub tier: String,
+    /// Priority of the area; 1 is the best.
+    pub priority: i64,
     /// Seats for sale.
     pub free: u64,
     /// Seats in a hold.
@@ -114,19 +96,47 @@ pub struct Totals {
     pub sold: u64,
     /// Blocked seats, which are not for sale.
     pub blocked: u64,
+    /// Longest run of adjacent free seats.
+    pub longest: u64,
 }
 
-impl Totals {
-    /// The seats of all these buckets.
-    pub fn of(buckets: &[Bucket]) -> Self {
-        buckets.iter().fold(Self::default(), |sum, bucket| Self {
-            all: sum.all + bucket.free + bucket.held + bucket.sold + bucket.blocked,
-            free: sum.free + bucket.free,
-            held: sum.held + bucket.held,
-            sold: sum.sold + bucket.sold,
-            blocked: sum.blocked + bucket.blocked,
+impl Bucket {
+    /// Reads an entry of the reply of `SEAT.STAT`.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if a field is missing.
+    pub fn read(record: &Record) -> Result<Self, Error> {
+        Ok(Self {
+            area: record.get("area")?,
+            tier: record.get("tier")?,
+            priority: record.get("priority")?,
+            free: record.get("free")?,
+            held: record.get("held")?,
+            sold: record.get("sold")?,
+            blocked: record.get("blocked")?,
+            longest: record.get("longest")?,
         })
     }
+
+    /// All seats of the bucket.
+    pub fn all(&self) -> u64 {
+        self.free + self.held + self.sold + self.blocked
+    }
+}
+
+/// A block with a name or an end, as `SEAT.BLOCKS` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeatBlock {
+    /// Its name; `None` if it only has an end.
+    pub name: Option<String>,
+    /// Its seats, held and sold ones too.
+    pub seats: u64,
+    /// Seats of it that are neither held nor sold.
+    pub left: u64,
+    /// When it ends by itself, in milliseconds since 1970.
+    pub until: Option<i64>,
+    /// How many of its seats a user may have.
+    pub per_user: Option<u64>,
 }
 
 /// A row as `SEAT.MAP` draws it. Of a standing area it is a state and the number of places in it.
@@ -166,6 +176,28 @@ pub struct ListFilter<'a> {
     pub block: Option<&'a str>,
 }
 
+/// A request for offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FindRequest<'a> {
+    /// Seats, 1 to 500.
+    pub count: u32,
+    /// How the seats are chosen.
+    pub choice: SeatChoice<'a>,
+    /// The most offers, 1 to 20.
+    pub best: u32,
+}
+
+/// A request to wait for seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitRequest<'a> {
+    /// The hold that is wanted; its time to live is that of the wait.
+    pub hold: HoldRequest<'a>,
+    /// Time to live of the offered hold, in milliseconds.
+    pub offer_ms: u64,
+    /// The highest priority is served first.
+    pub priority: i32,
+}
+
 /// A request for seats that the buyer has chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PickRequest<'a> {
@@ -181,6 +213,23 @@ pub struct PickRequest<'a> {
     pub from: Option<&'a str>,
     /// Name of the hold, as in [`HoldRequest`].
     pub token: Option<&'a str>,
+    /// Whether the seats join the live hold of the token, if there is one.
+    pub add: bool,
+    /// Sold seats of the buyer that will be given back when the hold is sold; limits do not count them.
+    pub exchange: &'a [String],
+}
+
+/// The sale of a hold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sale<'a> {
+    /// Token of the hold.
+    pub token: &'a str,
+    /// Only if the hold is of this user; `None` for any user.
+    pub user: Option<&'a str>,
+    /// Order under which the seats are sold.
+    pub order: Option<&'a str>,
+    /// Seats that the buyer gives back in the same step: their order, and their ids.
+    pub exchange: Option<(&'a str, &'a [String])>,
 }
 
 /// The client of one show. Clones share the connection.
@@ -204,20 +253,49 @@ pub struct PickRequest<'a> {
 /// # }
 /// ```
 #[derive(Debug, Clone)]
-pub struct SeatStore(Keyed);
+pub struct SeatStore {
+    show: Keyed,
+    /// The other shows whose seats `hold`, `add`, `find`, `pick`, `sell`, `release` and `refund` name as well.
+    also: Vec<String>,
+    /// Shows in which seats that are taken are preferred by `hold`, `add` and `find`.
+    beside: Vec<String>,
+}
 
 impl Deref for SeatStore {
     type Target = Keyed;
 
     fn deref(&self) -> &Keyed {
-        &self.0
+        &self.show
     }
 }
 
 impl SeatStore {
     /// The client of the show at `key`.
     pub fn new(connection: impl Into<Connection>, key: &str) -> Self {
-        Self(Keyed::new(connection, key))
+        Self { show: Keyed::new(connection, key), also: Vec::new(), beside: Vec::new() }
+    }
+
+    /// The client of the same seats in several shows: this one, and those of `also`. [`SeatStore::hold`], `add`, `find`,
+    /// `pick`, `confirm`, `sell`, `release`, `release_into`, `refund` and `refund_order` are for all of them, in one step;
+    /// the other methods are for this show alone. `hold`, `add` and `find` prefer seats that are taken in the shows of
+    /// `beside`. At most 100 shows each, in one hash slot.
+    #[must_use]
+    pub fn in_shows(&self, also: &[&str], beside: &[&str]) -> Self {
+        let owned = |keys: &[&str]| keys.iter().map(|&key| key.to_owned()).collect();
+        Self { show: self.show.clone(), also: owned(also), beside: owned(beside) }
+    }
+
+    fn write_also(&self, command: &mut redis::Cmd) {
+        if !self.also.is_empty() {
+            command.arg("ALSO").arg(self.also.len()).arg(&self.also);
+        }
+    }
+
+    fn write_shows(&self, command: &mut redis::Cmd) {
+        self.write_also(command);
+        if !self.beside.is_empty() {
+            command.arg("BESIDE").arg(self.beside.len()).arg(&self.beside);
+        }
     }
 
     /// Creates the show from a plan in JSON. To create it again from the same plan is no error.
@@ -237,15 +315,58 @@ impl SeatStore {
         self.ask(self.begin("SEAT.ALTER").arg(part)).await
     }
 
+    /// Adds the best free seats to the live hold of the request's token, next to its seats or near them; without such a
+    /// hold, makes it. With `once`, the request is carried out once under this id. `None` if no such seats are free.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTOWNER` if the hold is of another user, and as [`SeatStore::hold`].
+    pub async fn add(&self, request: &HoldRequest<'_>, once: Option<&str>) -> Result<Option<Hold>, Error> {
+        let mut command = hold_command(self.begin("SEAT.HOLD"), request);
+        command.arg("ADD");
+        with_options(&mut command, &[("ONCE", once)]);
+        self.write_shows(&mut command);
+        let record = Record::read_nullable(self.ask(&command).await?)?;
+        record.map(|record| hold(&record)).transpose()
+    }
+
     /// Finds and holds the best free seats; `None` if no such seats are free.
     ///
     /// # Errors
     /// [`Error::Refused`] with `LIMIT` if the user would have more than the show allows.
     pub async fn hold(&self, request: &HoldRequest<'_>) -> Result<Option<Hold>, Error> {
-        let mut command = self.begin("SEAT.HOLD");
-        command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
-        request.choice.write(&mut command);
-        self.ask(command.arg(request.token.map(|token| ("TOKEN", token)))).await
+        let mut command = hold_command(self.begin("SEAT.HOLD"), request);
+        self.write_shows(&mut command);
+        let record = Record::read_nullable(self.ask(&command).await?)?;
+        record.map(|record| hold(&record)).transpose()
+    }
+
+    /// Holds the best free seats, or waits for them. The record has `state` (`offered` or `waiting`) and `position`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `LIMIT` if the user waits more often than the show allows, and with `ENDED` if the wait of
+    /// this token is over.
+    pub async fn wait(&self, request: &WaitRequest<'_>) -> Result<Record, Error> {
+        let hold = &request.hold;
+        let mut command = self.begin("SEAT.WAIT");
+        command.arg(hold.user).arg(hold.count).arg("TTL").arg(hold.ttl_ms).arg("OFFER").arg(request.offer_ms);
+        hold.choice.write(&mut command);
+        with_options(&mut command, &[("TOKEN", hold.token)]);
+        command.arg("PRIORITY").arg(request.priority);
+        Record::read(self.ask(&command).await?)
+    }
+
+    /// The record of a wait as it is now, as [`SeatStore::wait`] returns it; `None` if nobody waits under this token and
+    /// it has no seats.
+    pub async fn waiting(&self, token: &str) -> Result<Option<Record>, Error> {
+        Record::read_nullable(self.ask(self.begin("SEAT.WAITING").arg(token)).await?)
+    }
+
+    /// Leaves the waiting list.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if nobody waits under this token.
+    pub async fn unwait(&self, token: &str) -> Result<(), Error> {
+        self.ask(self.begin("SEAT.UNWAIT").arg(token)).await
     }
 
     /// Holds exactly these seats, all or none.
@@ -256,10 +377,17 @@ impl SeatStore {
     pub async fn pick(&self, request: &PickRequest<'_>) -> Result<Hold, Error> {
         let mut command = self.begin("SEAT.PICK");
         command.arg(request.user).arg("TTL").arg(request.ttl_ms);
-        command.arg(request.orphans.map(|orphans| ("ORPHANS", orphans)));
-        command.arg(request.from.map(|block| ("FROM", block)));
-        command.arg(request.token.map(|token| ("TOKEN", token)));
-        self.ask(command.arg("SEATS").arg(request.seats.len()).arg(request.seats)).await
+        let options = [("ORPHANS", request.orphans), ("FROM", request.from), ("TOKEN", request.token)];
+        with_options(&mut command, &options);
+        if request.add {
+            command.arg("ADD");
+        }
+        command.arg("SEATS").arg(request.seats.len()).arg(request.seats);
+        if !request.exchange.is_empty() {
+            command.arg("EXCHANGE").arg(request.exchange.len()).arg(request.exchange);
+        }
+        self.write_also(&mut command);
+        hold(&Record::read(self.ask(&command).await?)?)
     }
 
     /// Sells the seats of a hold under an order reference, and returns the number of seats. To repeat the command is no
@@ -268,12 +396,162 @@ impl SeatStore {
     /// # Errors
     /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
     pub async fn confirm(&self, token: &str, order: Option<&str>) -> Result<u64, Error> {
-        self.ask(self.begin("SEAT.CONFIRM").arg(token).arg(order.map(|order| ("ORDER", order)))).await
+        self.sell(&Sale { token, order, ..Sale::default() }).await
+    }
+
+    /// As [`SeatStore::confirm`], only for the user of the hold, or in exchange for seats that were sold before: these
+    /// are free again in the same step. Returns the number of seats sold. To repeat the command is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTOWNER` if the hold is of another user, or a seat to give back is not sold under its
+    /// order; then nothing changes.
+    pub async fn sell(&self, sale: &Sale<'_>) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.CONFIRM");
+        command.arg(sale.token);
+        with_options(&mut command, &[("USER", sale.user), ("ORDER", sale.order)]);
+        if let Some((order, seats)) = sale.exchange {
+            command.arg("EXCHANGE").arg(order).arg(seats.len()).arg(seats);
+        }
+        self.write_also(&mut command);
+        self.ask(&command).await
+    }
+
+    /// The blocks that have a name or an end.
+    pub async fn blocks(&self) -> Result<Vec<SeatBlock>, Error> {
+        let block = |record: &Record| {
+            Ok(SeatBlock {
+                name: record.get("block")?,
+                seats: record.get("seats")?,
+                left: record.get("left")?,
+                until: record.get("until")?,
+                per_user: record.get("per_user")?,
+            })
+        };
+        Record::read_list(self.ask(&self.begin("SEAT.BLOCKS")).await?)?.iter().map(block).collect()
     }
 
     /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
-        self.ask(self.begin("SEAT.RELEASE").arg(token)).await
+        let mut command = self.begin("SEAT.RELEASE");
+        self.write_also(command.arg(token));
+        self.ask(&command).await
+    }
+
+    /// Sold seats of an order, or these sold seats, become free again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not sold, `NOTOWNER` if one is of another order.
+    pub async fn refund(&self, order: Option<&str>, seats: &[String]) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.REFUND");
+        if let Some(order) = order {
+            command.arg("ORDER").arg(order);
+        }
+        self.write_also(&mut command);
+        self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// All seats of an order become free again, or go into a block. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such order.
+    pub async fn refund_order(&self, order: &str, into: Option<&str>) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.REFUND");
+        with_options(&mut command, &[("ORDER", Some(order)), ("INTO", into)]);
+        self.write_also(&mut command);
+        self.ask(&command).await
+    }
+
+    /// Moves sales of single seats, as pairs of a sold seat and a free one, or another of the sold ones. Returns the number
+    /// of seats. With `any_tier` the seats of a pair may be of different tiers.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if a seat is not sold, or not free, or of another tier.
+    pub async fn move_sales(&self, pairs: &[(&str, &str)], any_tier: bool) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.MOVE");
+        if any_tier {
+            command.arg("ANYTIER");
+        }
+        command.arg(pairs.len());
+        for (from, to) in pairs {
+            command.arg(from).arg(to);
+        }
+        self.ask(&command).await
+    }
+
+    /// Gives sold seats of an order, or these sold seats, to another user, under an order of its own if it is named. Returns
+    /// the number of seats. To repeat the command without an order is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if a seat is not sold, `NOTOWNER` if one is of another order, `LIMIT` if the user
+    /// would have more than the show allows.
+    pub async fn transfer(
+        &self,
+        user: &str,
+        seats: &[String],
+        order: Option<&str>,
+        to_order: Option<&str>,
+    ) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.TRANSFER");
+        command.arg(user);
+        with_options(&mut command, &[("ORDER", order)]);
+        if let Some(order) = to_order {
+            command.arg("TO").arg("ORDER").arg(order);
+        }
+        self.ask(command.arg("SEATS").arg(seats.len()).arg(seats)).await
+    }
+
+    /// The seats of a hold go into a block. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
+    pub async fn release_into(&self, token: &str, block: &str) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.RELEASE");
+        self.write_also(command.arg(token).arg("INTO").arg(block));
+        self.ask(&command).await
+    }
+
+    /// Takes free seats off sale, without an end. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
+    pub async fn block(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.BLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// Takes free seats off sale, in a block. A block with a name gets further seats, `until` (milliseconds since 1970)
+    /// changes its end, and `per_user` how many of its seats a user may have (0: any number). A block without a name has an
+    /// end. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free, `LIMIT` if the block would be too large.
+    pub async fn block_in(
+        &self,
+        name: Option<&str>,
+        until: Option<u64>,
+        per_user: Option<u32>,
+        seats: &[String],
+    ) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.BLOCK");
+        let (until, most) = (until.map(|until| until.to_string()), per_user.map(|most| most.to_string()));
+        let options = [("NAME", name), ("UNTIL", until.as_deref()), ("PERUSER", most.as_deref())];
+        with_options(&mut command, &options);
+        self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// Ends a block. Returns the number of its seats that are free now.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such block.
+    pub async fn end_block(&self, name: &str) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.UNBLOCK").arg("NAME").arg(name)).await
+    }
+
+    /// Puts blocked seats on sale again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not blocked.
+    pub async fn unblock(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.UNBLOCK").arg(seats.len()).arg(seats)).await
     }
 
     /// The records of these seats, in one round trip.
@@ -283,13 +561,24 @@ impl SeatStore {
     pub async fn seats(&self, seats: &[String]) -> Result<Vec<Record>, Error> {
         let commands = seats.iter().map(|seat| self.begin("SEAT.GET").arg(seat).clone()).collect();
         let replies = self.ask_all(commands).await?.into_iter();
-        replies.map(|reply| from_reply(reply?)).collect()
+        replies.map(|reply| Record::read(reply?)).collect()
+    }
+
+    /// The live holds of a user.
+    pub async fn holds(&self, user: &str) -> Result<Vec<Record>, Error> {
+        Record::read_list(self.ask(self.begin("SEAT.HOLDS").arg(user)).await?)
+    }
+
+    /// The ids of the seats of an order.
+    pub async fn order(&self, order: &str) -> Result<Vec<String>, Error> {
+        self.ask(self.begin("SEAT.ORDER").arg(order)).await
     }
 
     /// The counts of the show, one bucket for each area and tier.
     pub async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
-        let (tier, area) = (tier.map(|tier| ("TIER", tier)), area.map(|area| ("AREA", area)));
-        self.ask(self.begin("SEAT.STAT").arg(tier).arg(area)).await
+        let mut command = self.begin("SEAT.STAT");
+        with_options(&mut command, &[("TIER", tier), ("AREA", area)]);
+        Record::read_list(self.ask(&command).await?)?.iter().map(Bucket::read).collect()
     }
 
     /// A part of a list, and the cursor of the next part; 0 begins the list, and 0 ends it. `count` is how many places
@@ -311,14 +600,31 @@ impl SeatStore {
             Listed::Orders => "ORDERS",
             Listed::Waiting => "WAITING",
         });
-        command.arg(filter.state.map(|state| ("STATE", state)));
-        command.arg(filter.tier.map(|tier| ("TIER", tier)));
-        command.arg(filter.area.map(|area| ("AREA", area)));
-        command.arg(filter.user.map(|user| ("USER", user)));
-        command.arg(filter.block.map(|block| ("BLOCK", block)));
+        let options = [
+            ("STATE", filter.state),
+            ("TIER", filter.tier),
+            ("AREA", filter.area),
+            ("USER", filter.user),
+            ("BLOCK", filter.block),
+        ];
+        with_options(&mut command, &options);
         command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
-        let part: Record = self.ask(&command).await?;
-        Ok((part.get("items")?, part.get("cursor")?))
+        let part = Record::read(self.ask(&command).await?)?;
+        Ok((Record::read_list(part.get("items")?)?, part.get("cursor")?))
+    }
+
+    /// The seats that [`SeatStore::hold`] would choose now, as offers with `seats`, `area`, `adjacent`, `groups` and
+    /// `areas`, the best first. Holds nothing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier, area or block.
+    pub async fn find(&self, request: &FindRequest<'_>) -> Result<Vec<Record>, Error> {
+        let mut command = self.begin("SEAT.FIND");
+        command.arg(request.count);
+        request.choice.write(&mut command);
+        command.arg("BEST").arg(request.best);
+        self.write_shows(&mut command);
+        Record::read_list(self.ask(&command).await?)
     }
 
     /// The plan of the show as JSON, from which an equal empty show can be created.
@@ -331,4 +637,24 @@ impl SeatStore {
         let rows: Vec<(String, String)> = self.ask(self.begin("SEAT.MAP").arg(area)).await?;
         Ok(rows.into_iter().map(|(label, seats)| MapRow { label, seats }).collect())
     }
+}
+
+/// Adds the options that have a value.
+fn hold_command(mut command: redis::Cmd, request: &HoldRequest<'_>) -> redis::Cmd {
+    command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
+    request.choice.write(&mut command);
+    with_options(&mut command, &[("TOKEN", request.token)]);
+    command
+}
+
+fn with_options(command: &mut redis::Cmd, options: &[(&str, Option<&str>)]) {
+    for (option, value) in options {
+        if let Some(value) = value {
+            command.arg(option).arg(value);
+        }
+    }
+}
+
+fn hold(record: &Record) -> Result<Hold, Error> {
+    Ok(Hold { token: record.get("token")?, seats: record.get("seats")?, orphans: record.get("orphans")? })
 }

@@ -11,7 +11,7 @@ use redis::{ProtocolVersion, Value};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::connection::{Connection, command, from_reply, query, query_all};
+use crate::connection::{Connection, command, query, query_all, read};
 use crate::endpoint::Node;
 use crate::error::Error;
 use crate::servers::Servers;
@@ -151,14 +151,14 @@ impl MasterQuery {
         let mut next = || answers.next().unwrap_or_else(|| Err(self.unknown()));
         let (address, record) = (next()?, next());
         let node = self.node(address)?;
-        let record: HashMap<String, String> = from_reply(record?)?;
+        let record: HashMap<String, String> = read(record?)?;
         let failover = record.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
         Ok(NamedMaster { node, failover })
     }
 
     /// The master at the address in a reply.
     fn node(&self, address: Value) -> Result<Node, Error> {
-        let found: Option<(String, u16)> = from_reply(address)?;
+        let found: Option<(String, u16)> = read(address)?;
         let (host, port) = found.ok_or_else(|| self.unknown())?;
         Ok(Node { host, port, tls: self.tls, database: 0, protocol: ProtocolVersion::default() })
     }

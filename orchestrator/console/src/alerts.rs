@@ -4,7 +4,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use allot_client::{Error, NumberStore, RealmStore, Record, SeatStore, Totals};
+use allot_client::{Error, NumberStore, RealmStore, Record, SeatStore};
 use allot_runtime::time::now_ms;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
@@ -147,13 +147,14 @@ async fn share_of(console: &Console, share: Share, key: &str) -> Result<(u64, u6
         Share::Sold => {
             let buckets = async |show: SeatStore| show.stat(None, None).await;
             let buckets = console.viewer.ask(SeatStore::new, key, buckets).await?;
-            let totals = Totals::of(&buckets);
-            Ok((totals.sold, totals.all))
+            Ok(buckets.iter().fold((0, 0), |(sold, all), bucket| {
+                (sold + bucket.sold, all + bucket.free + bucket.held + bucket.sold + bucket.blocked)
+            }))
         }
         Share::Busy => {
             let info = async |pool: NumberStore| pool.info().await;
             let info = console.viewer.ask(NumberStore::new, key, info).await?;
-            Ok((info.get::<u64>("busy_up")? + info.get::<u64>("busy_down")?, info.get("total")?))
+            Ok((info.busy_up + info.busy_down, info.total))
         }
         Share::Used => {
             let stat = async |realm: RealmStore| realm.stat().await;

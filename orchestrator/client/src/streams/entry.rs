@@ -71,11 +71,11 @@ fn read(entry: Value) -> Result<Entry, Error> {
     let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
         return Err(Error::Shape("an entry of a stream without id or fields".to_owned()));
     };
-    let id = connection::from_reply(id)?;
+    let id = connection::read(id)?;
     let fields = match fields {
         Value::Nil => Vec::new(),
         Value::Array(words) => pairs(words)?,
-        fields => connection::from_reply(fields)?,
+        fields => connection::read(fields)?,
     };
     Ok(Entry { id, fields })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allot_client::{Bucket, Error, SeatStore, Totals, streams};
+use allot_client::{Error, Record, SeatStore, streams};
 use redis::{Value, cmd};
 use serde_json::value::RawValue;
 
@@ -34,8 +34,11 @@ async fn read(show: &SeatStore, key: &str) -> Result<Sales, Error> {
     // One step: the sold seats are those at the end of the stream.
     let mut pipe = redis::pipe();
     pipe.atomic().add_command(show.begin("SEAT.STAT")).add_command(page("+"));
-    let (buckets, newest): (Vec<Bucket>, Value) = show.ask_pipe(&pipe).await?;
-    let mut curve = Curve::new(Totals::of(&buckets).sold);
+    let (buckets, newest): (Value, Value) = show.ask_pipe(&pipe).await?;
+    let mut curve = Curve::new(0);
+    for bucket in Record::read_list(buckets)? {
+        curve.sold += bucket.get::<u64>("sold")?;
+    }
     let mut entries = streams::read_list(newest)?;
     let mut left = ENTRIES;
     loop {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::{Error, ListFilter, Listed, Record, SeatStore};
+use allot_client::{Bucket, Error, ListFilter, Listed, Record, SeatStore};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -196,9 +196,14 @@ pub(super) async fn totals(console: Arc<Console>, Shows { keys }: Shows) -> Resu
         let ask = async |show: SeatStore| show.stat(None, None).await;
         match console.viewer.ask(SeatStore::new, &key, ask).await {
             Ok(buckets) => {
-                let allot_client::Totals { free, held, sold, blocked, .. } =
-                    allot_client::Totals::of(&buckets);
-                all.push(Totals { key, free, held, sold, blocked });
+                let sum = |of: fn(&Bucket) -> u64| buckets.iter().map(of).sum();
+                all.push(Totals {
+                    free: sum(|bucket| bucket.free),
+                    held: sum(|bucket| bucket.held),
+                    sold: sum(|bucket| bucket.sold),
+                    blocked: sum(|bucket| bucket.blocked),
+                    key,
+                });
             }
             Err(error) if matches!(error.code(), Some("NOKEY" | "WRONGTYPE")) => {}
             Err(error) => return Err(error.into()),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_client::{Error, NumberStore, Record, from_reply};
+use allot_client::{Error, NumberStore, Record};
+use redis::Value;
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::time::Instant;
 
-use super::events::server_clock;
 use super::points::Points;
 use super::reader::Reader;
 use crate::channel::{Feed, Message};
@@ -143,7 +143,7 @@ struct Counts {
 /// A pool, as its page shows it.
 #[derive(Serialize)]
 struct State<'a> {
-    now: u64,
+    now: i64,
     /// `NUMPOOL.INFO`.
     info: Json,
     /// Live calls, the longest first; at most [`LEASES`].
@@ -163,18 +163,23 @@ pub(super) struct Pool {
 impl Reader for Pool {
     async fn read(&mut self, console: &Arc<Console>, key: &str, feed: &Feed) -> Result<Duration, Problem> {
         let read = async |pool: NumberStore| {
+            let info = Record::read(pool.ask(&pool.begin("NUMPOOL.INFO")).await?)?;
             let (next, leases) = pool.lease_records(0, LEASES).await?;
-            Ok((pool.info().await?, next, leases, server_clock(&pool).await?))
+            Ok((info, pool.info().await?, next, leases, pool.clock().await?))
         };
-        let (info, next, leases, now) = console.viewer.ask(NumberStore::new, key, read).await?;
-        let count = |name: &str| info.get::<u64>(name);
-        let busy = count("busy_up")? + count("busy_down")?;
-        let (cooling, barred) = (count("cooling")?, count("limited")? + count("suspended")?);
+        let (info, totals, next, leases, now) = console.viewer.ask(NumberStore::new, key, read).await?;
+        let (busy, barred) = (totals.busy_up + totals.busy_down, totals.limited + totals.suspended);
         // Resting numbers are among the idle; those that are not registered are counted as resting.
-        let free = count("idle_up")?.saturating_sub(cooling + barred);
-        let absent = count("total")?.saturating_sub(busy + cooling + barred + free);
-        let counts = Counts { free, busy, cooling, barred, absent, waiting: count("waiting")? };
-        self.points.add(now, counts);
+        let free = totals.idle_up.saturating_sub(totals.cooling + barred);
+        let counts = Counts {
+            free,
+            busy,
+            cooling: totals.cooling,
+            barred,
+            absent: totals.total.saturating_sub(busy + totals.cooling + barred + free),
+            waiting: totals.waiting,
+        };
+        self.points.add(now as u64, counts);
         let leases = leases.iter().map(Record::json).collect();
         let state = State { now, info: info.json(), leases, more: next != 0, points: &self.points };
         feed.send_state(Message::new("state", &state));
@@ -189,7 +194,9 @@ impl Reader for Pool {
             feed.send_kept(Message::new("numbers", &Idle::of(&records, more)?));
         }
         let read = async |pool: NumberStore| {
-            pool.ask::<(u32, Vec<Record>)>(pool.begin("NUMPOOL.SWITCHES").arg("COUNT").arg(SWITCHES)).await
+            let (next, switches): (u32, Value) =
+                pool.ask(pool.begin("NUMPOOL.SWITCHES").arg("COUNT").arg(SWITCHES)).await?;
+            Ok((next, Record::read_list(switches)?))
         };
         let read = console.viewer.ask(NumberStore::new, key, read);
         let read = console.viewer.ask_if_permitted(format!("switches of {key}"), read);
@@ -209,7 +216,7 @@ async fn examine(pool: &NumberStore) -> Result<(Vec<Record>, bool), Error> {
     let mut records = Vec::new();
     for reply in pool.ask_all(numbers.into_iter().map(request).collect()).await? {
         match reply {
-            Ok(record) => records.push(from_reply(record)?),
+            Ok(record) => records.push(Record::read(record)?),
             // The number was deleted after the scan.
             Err(error) if error.code() == Some("NOTFOUND") => {}
             Err(error) => return Err(error),

@@ -17,11 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::buyer::{LoadTest, StopCondition};
+use self::report::Books;
 pub use self::report::Report;
-use self::report::is_fresh;
 use self::tally::Tally;
 use crate::Progress;
-use allot_client::{self, SeatStore, Totals};
+use allot_client::{self, SeatStore};
 use allot_runtime::settings::Span;
 
 /// Time limit for a busy server to expire the holds that were neither bought nor released.
@@ -91,7 +91,7 @@ pub async fn run(
     let stop = stop_condition(options)?;
     let control = shows.first().context("there is one connection at least")?;
     // Totals of all tiers: a seat of another tier that changes its state is a fault as well.
-    let before = Totals::of(&control.stat(None, None).await?);
+    let before = Books::of(&control.stat(None, None).await?);
     let test = Arc::new(LoadTest {
         group_size: options.seats,
         tier: options.tier.clone(),
@@ -162,12 +162,12 @@ async fn run_buyers(
 
 /// The totals when the last hold has ended. If others use the show as well, their holds may remain: the totals are
 /// then those at the time limit.
-async fn settle(control: &SeatStore, before: Totals, ttl: Duration) -> Result<Totals> {
+async fn settle(control: &SeatStore, before: Books, ttl: Duration) -> Result<Books> {
     let limit = Instant::now() + ttl + SETTLING;
     loop {
-        let totals = Totals::of(&control.stat(None, None).await?);
-        if totals.held == 0 || !is_fresh(before) || Instant::now() >= limit {
-            return Ok(totals);
+        let books = Books::of(&control.stat(None, None).await?);
+        if books.held == 0 || !before.fresh() || Instant::now() >= limit {
+            return Ok(books);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

@@ -5,21 +5,44 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::tally::{Counts, Tally};
-use allot_client::Totals;
+use allot_client::Bucket;
 
-/// Whether no seat was ever held or sold.
-pub(super) fn is_fresh(totals: Totals) -> bool {
-    totals.held == 0 && totals.sold == 0
+/// The totals of a show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Books {
+    pub(super) all: u64,
+    pub(super) free: u64,
+    pub(super) held: u64,
+    pub(super) sold: u64,
+    pub(super) blocked: u64,
+}
+
+impl Books {
+    /// Sums over the buckets of a show.
+    pub(super) fn of(buckets: &[Bucket]) -> Self {
+        buckets.iter().fold(Self::default(), |sum, bucket| Self {
+            all: sum.all + bucket.all(),
+            free: sum.free + bucket.free,
+            held: sum.held + bucket.held,
+            sold: sum.sold + bucket.sold,
+            blocked: sum.blocked + bucket.blocked,
+        })
+    }
+
+    /// Whether no seat was ever held or sold.
+    pub(super) fn fresh(&self) -> bool {
+        self.held == 0 && self.sold == 0
+    }
 }
 
 /// The differences between the totals of the show and the results of the buyers. Without other customers there are
 /// none; on a show that was not fresh, only the total is known for certain.
-pub(super) fn differences(before: Totals, after: Totals, confirmed: u64, unknown: u64) -> Vec<String> {
+pub(super) fn differences(before: Books, after: Books, confirmed: u64, unknown: u64) -> Vec<String> {
     let mut found = Vec::new();
     if before.all != after.all {
         found.push(format!("the show had {} seats and now has {}", before.all, after.all));
     }
-    if is_fresh(before) {
+    if before.fresh() {
         let expected = confirmed..=confirmed + unknown;
         if !expected.contains(&after.sold) {
             found.push(format!("{confirmed} seats were confirmed to us, and {} are sold", after.sold));
@@ -58,8 +81,8 @@ pub struct Report {
     #[serde(flatten)]
     counts: Counts,
     latency_us: Vec<Latency>,
-    before: Totals,
-    after: Totals,
+    before: Books,
+    after: Books,
     /// Whether no seat was held or sold before.
     fresh: bool,
     differences: Vec<String>,
@@ -74,7 +97,7 @@ impl Report {
         key: &str,
         (buyers, connections): (u64, usize),
         tally: &Tally,
-        (before, after): (Totals, Totals),
+        (before, after): (Books, Books),
     ) -> Self {
         let counts = tally.counts.clone();
         let seconds = tally.busy().as_secs_f64();
@@ -94,7 +117,7 @@ impl Report {
             latency_us: operations.map(latency).collect(),
             before,
             after,
-            fresh: is_fresh(before),
+            fresh: before.fresh(),
             differences: differences(before, after, counts.seats_confirmed, counts.seats_unknown),
             faults: tally.faults.clone(),
             error: tally.error.clone(),
@@ -112,27 +135,22 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn totals(free: u64, held: u64, sold: u64) -> Totals {
-        Totals { all: free + held + sold + 1, free, held, sold, blocked: 1 }
+    fn books(free: u64, held: u64, sold: u64) -> Books {
+        Books { all: free + held + sold + 1, free, held, sold, blocked: 1 }
     }
 
     #[test]
     fn books_that_agree_have_no_difference() {
-        assert!(differences(totals(10, 0, 0), totals(3, 0, 7), 7, 0).is_empty());
-        assert!(differences(totals(10, 0, 0), totals(3, 0, 7), 5, 2).is_empty());
-        assert!(
-            differences(totals(9, 1, 0), totals(3, 0, 7), 2, 0).is_empty(),
-            "others were there before us"
-        );
+        assert!(differences(books(10, 0, 0), books(3, 0, 7), 7, 0).is_empty());
+        assert!(differences(books(10, 0, 0), books(3, 0, 7), 5, 2).is_empty());
+        assert!(differences(books(9, 1, 0), books(3, 0, 7), 2, 0).is_empty(), "others were there before us");
     }
 
     #[test]
     fn books_that_differ_are_told() {
-        assert!(differences(totals(10, 0, 0), totals(3, 0, 7), 8, 0)[0].contains("8 seats were confirmed"));
-        assert!(differences(totals(10, 0, 0), totals(3, 0, 7), 4, 2)[0].contains("7 are sold"));
-        assert!(differences(totals(10, 0, 0), totals(2, 1, 7), 7, 0)[0].contains("1 seats are held"));
-        assert!(
-            differences(totals(9, 1, 0), totals(3, 0, 6), 0, 0)[0].contains("had 11 seats and now has 10")
-        );
+        assert!(differences(books(10, 0, 0), books(3, 0, 7), 8, 0)[0].contains("8 seats were confirmed"));
+        assert!(differences(books(10, 0, 0), books(3, 0, 7), 4, 2)[0].contains("7 are sold"));
+        assert!(differences(books(10, 0, 0), books(2, 1, 7), 7, 0)[0].contains("1 seats are held"));
+        assert!(differences(books(9, 1, 0), books(3, 0, 6), 0, 0)[0].contains("had 11 seats and now has 10"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_client::{Connection, PickRequest, SeatStore, Totals, query};
+use allot_client::{Connection, PickRequest, SeatStore, query};
 use allot_core::seat::plan::Limits;
 use anyhow::{Result, bail};
 use redis::cmd;
@@ -106,7 +106,7 @@ async fn prepare(
         done += seats.len() as u64;
         progress(done, all);
     }
-    let counted = Totals::of(&show.stat(None, None).await?).sold;
+    let counted: u64 = show.stat(None, None).await?.iter().map(|bucket| bucket.sold).sum();
     if counted != all {
         bail!("{all} seats were to be sold and {counted} are; nothing was opened");
     }

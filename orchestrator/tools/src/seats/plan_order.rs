@@ -62,8 +62,6 @@ impl PlanOrder {
 
 #[cfg(test)]
 mod tests {
-    use allot_client::from_reply;
-
     use super::*;
     use redis::Value;
 
@@ -78,7 +76,7 @@ mod tests {
         let venue = show.venue();
         let listed = (0..venue.position_count()).map(|seat| {
             let id = Value::BulkString(venue.id(seat).into_bytes());
-            from_reply(Value::Array(vec![Value::SimpleString("id".into()), id])).unwrap()
+            Record::read(Value::Array(vec![Value::SimpleString("id".into()), id])).unwrap()
         });
         let listed: Vec<Record> = listed.collect();
         for part in [1, 2, 5, 100] {

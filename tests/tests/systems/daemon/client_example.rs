@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use allot_client::{
-    CallRequest, CreateRequest, Endpoint, Error, Hold, HoldRequest, JoinRequest, ListFilter, Listed,
-    NumberStore, PickRequest, RealmStore, Record, SeatChoice, SeatStore, Servers, Totals,
+    CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, JoinRequest,
+    ListFilter, Listed, NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatChoice, SeatStore,
+    Servers, WaitRequest,
 };
 use allot_tests::pools::pool_info;
 use allot_tests::wait::TIMEOUT;
@@ -70,29 +71,109 @@ async fn show_is_altered_while_it_is_open() {
 }
 
 #[tokio::test]
+async fn seats_join_a_cart_and_a_pick_may_leave_no_single_seat() {
+    let server = RedisServer::start();
+    let show = opened(&server).await;
+    let (user, token, clicked) = ("ann", Some("cart"), seats(&[2]));
+    let pick = PickRequest { user, ttl_ms: 600_000, seats: &clicked, token, ..PickRequest::default() };
+    let lonely = PickRequest { orphans: Some("FORBID"), token: None, ..pick };
+    assert_eq!(code(show.pick(&lonely).await).as_deref(), Some("LIMIT"), "seat 1 would stay alone");
+    for _ in 0..2 {
+        let cart = show.pick(&PickRequest { add: true, ..pick }).await.unwrap();
+        assert_eq!(cart, Hold { token: "cart".into(), seats: clicked.clone(), orphans: seats(&[1]) });
+        let cart = show.add(&request(user, 1, "cart"), Some("click")).await.unwrap().unwrap();
+        assert_eq!(cart, Hold { token: "cart".into(), seats: seats(&[1, 2]), orphans: vec![] });
+        show.release("cart").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sold_seats_move_change_hands_and_go_into_a_block() {
+    let server = RedisServer::start();
+    let show = opened(&server).await;
+    show.hold(&request("ann", 2, "ann-1")).await.unwrap().unwrap();
+    show.confirm("ann-1", Some("order-1")).await.unwrap();
+    assert_eq!(show.move_sales(&[("box-1-2", "box-1-4")], false).await.unwrap(), 1);
+    assert_eq!(show.order("order-1").await.unwrap(), seats(&[1, 4]));
+    for order in [Some("order-1"), None] {
+        let moved = show.transfer("bob", &seats(&[4]), order, Some("order-2")).await;
+        assert_eq!(moved.unwrap(), 1, "also when asked again");
+    }
+    assert_eq!(show.refund_order("order-2", Some("kept")).await.unwrap(), 1);
+    show.hold(&request("cid", 2, "cid-1")).await.unwrap().unwrap();
+    assert_eq!(show.release_into("cid-1", "kept").await.unwrap(), 2);
+    assert_eq!(show.end_block("kept").await.unwrap(), 3);
+}
+
+#[tokio::test]
 async fn seats_of_a_block_are_picked_and_sold_to_their_user() {
     let server = RedisServer::start();
     let show = opened(&server).await;
-    server.raw().words("SEAT.BLOCK show NAME press 2 box-1-3 box-1-4");
-    let (pair, clicked) = (seats(&[3, 4]), seats(&[2]));
+    let (pair, far_off) = (seats(&[3, 4]), Some(4_102_444_800_000));
+    assert_eq!(show.block_in(Some("press"), far_off, Some(2), &pair).await.unwrap(), 2);
     let pick = PickRequest { user: "ann", ttl_ms: 600_000, seats: &pair[..1], ..PickRequest::default() };
     assert_eq!(code(show.pick(&pick).await).as_deref(), Some("BADSTATE"), "it is a seat of the block");
-    let lonely = PickRequest { orphans: Some("FORBID"), seats: &clicked, ..pick };
-    assert_eq!(code(show.pick(&lonely).await).as_deref(), Some("LIMIT"), "seat 1 would stay alone");
     let (from, token) = (Some("press"), Some("ann-1"));
     let held = show.pick(&PickRequest { from, token, ..pick }).await.unwrap();
     assert_eq!(held, Hold { token: "ann-1".into(), seats: seats(&[3]), orphans: vec![] });
-    let holds = show.list(Listed::Holds, &ListFilter::default(), 0, 100).await.unwrap().0;
-    assert_eq!(holds.iter().map(|hold| hold.text("token")).collect::<Vec<_>>(), ["ann-1"]);
-    assert_eq!(show.confirm("ann-1", None).await.unwrap(), 1);
-    server.raw().words("SEAT.UNBLOCK show NAME press");
+    let press = SeatBlock {
+        name: Some("press".into()),
+        seats: 2,
+        left: 1,
+        until: Some(4_102_444_800_000),
+        per_user: Some(2),
+    };
+    assert_eq!(show.blocks().await.unwrap(), [press]);
+    assert_eq!(show.end_block("press").await.unwrap(), 1);
+    assert_eq!(code(show.end_block("press").await).as_deref(), Some("NOTFOUND"));
+    let sale = Sale { token: "ann-1", user: Some("bob"), ..Sale::default() };
+    assert_eq!(code(show.sell(&sale).await).as_deref(), Some("NOTOWNER"));
+    assert_eq!(show.sell(&Sale { user: Some("ann"), ..sale }).await.unwrap(), 1);
     let free = ListFilter { state: Some("free"), ..ListFilter::default() };
     let (first, cursor) = show.list(Listed::Seats, &free, 0, 2).await.unwrap();
     let (rest, end) = show.list(Listed::Seats, &free, cursor, 100).await.unwrap();
     let ids = [first, rest].concat().iter().map(|seat| seat.text("id")).collect::<Vec<_>>();
     assert_eq!((ids, cursor == 0, end), (seats(&[1, 2, 4]), false, 0));
-    let totals = Totals { all: 4, free: 3, held: 0, sold: 1, blocked: 0 };
-    assert_eq!(Totals::of(&show.stat(None, None).await.unwrap()), totals);
+}
+
+#[tokio::test]
+async fn waiter_is_offered_the_seats_that_another_user_exchanges() {
+    let server = RedisServer::start();
+    let show = opened(&server).await;
+    show.hold(&request("ann", 2, "ann-1")).await.unwrap().unwrap();
+    show.confirm("ann-1", Some("order-1")).await.unwrap();
+    show.hold(&request("ann", 2, "ann-2")).await.unwrap().unwrap();
+    let wish = |hold| WaitRequest { hold, offer_ms: 60_000, priority: 0 };
+    for (user, position) in [("bob", 1), ("cid", 2)] {
+        let waits = show.wait(&wish(request(user, 2, user))).await.unwrap();
+        assert_eq!((waits.text("state"), waits.get("position").unwrap()), ("waiting".into(), position));
+    }
+    let list = async |what| show.list(what, &ListFilter::default(), 0, 100).await.unwrap().0;
+    let tokens = |records: Vec<Record>| records.iter().map(|record| record.text("token")).collect::<Vec<_>>();
+    assert_eq!(tokens(list(Listed::Waiting).await), ["bob", "cid"]);
+    assert_eq!(show.waiting("cid").await.unwrap().unwrap().get::<u64>("position").unwrap(), 2);
+    show.unwait("cid").await.unwrap();
+    assert!(show.waiting("cid").await.unwrap().is_none());
+    assert_eq!(code(show.wait(&wish(request("cid", 2, "cid"))).await).as_deref(), Some("ENDED"));
+    assert_eq!(code(show.unwait("cid").await).as_deref(), Some("NOTFOUND"));
+    let returned = seats(&[1, 2]);
+    let exchange = Some(("order-1", &returned[..]));
+    let sale = Sale { token: "ann-2", user: Some("ann"), order: Some("order-2"), exchange };
+    let not_theirs = Sale { exchange: Some(("order-9", &returned)), ..sale };
+    assert_eq!(code(show.sell(&not_theirs).await).as_deref(), Some("NOTOWNER"));
+    assert!(
+        show.find(&FindRequest { count: 1, best: 1, ..FindRequest::default() }).await.unwrap().is_empty()
+    );
+    for _ in 0..2 {
+        assert_eq!(show.sell(&sale).await.unwrap(), 2, "also when asked again");
+    }
+    assert_eq!(show.order("order-2").await.unwrap(), seats(&[3, 4]));
+    assert_eq!(show.wait(&wish(request("bob", 2, "bob"))).await.unwrap().text("state"), "offered");
+    assert_eq!(show.holds("bob").await.unwrap()[0].get::<Vec<String>>("seats").unwrap(), returned);
+    assert_eq!(tokens(list(Listed::Orders).await), ["ann-2"]);
+    show.release("bob").await.unwrap();
+    let offers = show.find(&FindRequest { count: 2, best: 3, ..FindRequest::default() }).await.unwrap();
+    assert_eq!(offers[0].get::<Vec<String>>("seats").unwrap(), returned);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +183,9 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     let numbers = ["4930111".to_owned(), "4930112".to_owned()];
     pool.add(&numbers).await.unwrap();
     pool.register(&numbers, Some("switch-a")).await.unwrap();
-    server.raw().words("NUMPOOL.CAUSE pool spam COOLDOWN 86400000");
+    pool.set_caps(&[Cap { window: Some(3_600_000), count: 2 }]).await.unwrap();
+    pool.set_cause("spam", 86_400_000, None).await.unwrap();
+    pool.set_cause("busy", 60_000, Some((5, 600_000))).await.unwrap();
 
     let request = CallRequest {
         lease: Some("first"),
@@ -129,13 +212,39 @@ async fn calls_wait_for_numbers_and_end_with_causes() {
     eventually("the call to wait", TIMEOUT, || pool_info(&mut server.raw(), "pool", "waiting") == 1);
     assert!(!pool.hang_up("4930111", "older", Some("spam")).await.unwrap(), "the lease is over");
     assert!(pool.hang_up("4930111", "first", Some("spam")).await.unwrap());
-    assert!(pool.hang_up("4930112", "second", None).await.unwrap());
+    assert!(pool.hang_up("4930112", "second", Some("busy")).await.unwrap());
     assert_eq!(waiter.await.unwrap().unwrap().unwrap().number, "4930112", "the other is in quarantine");
+    pool.hang_up("4930112", "third", Some("busy")).await.unwrap();
+
+    let quarantined = pool.number("4930111").await.unwrap();
+    assert_eq!((&*quarantined.state, quarantined.cause.as_deref()), ("idle+up", Some("spam")));
+    assert!(quarantined.quarantine_until.is_some() && quarantined.limit_until.is_none(), "{quarantined:?}");
+    assert_eq!((quarantined.peer.as_deref(), quarantined.uses), (Some("5550100"), 1));
+    let limited = pool.number("4930112").await.unwrap();
+    assert!(limited.limit_until.is_some() && limited.quarantine_until.is_none(), "{limited:?}");
+    assert_eq!(pool.number("110").await.unwrap_err().code(), Some("NOTFOUND"));
     let info = pool.info().await.unwrap();
-    let count = |name: &str| info.get::<u64>(name).unwrap();
-    assert_eq!((count("quarantined"), count("busy_up"), count("waiting")), (1, 1, 0));
-    let causes: Vec<Record> = info.get("causes").unwrap();
-    assert_eq!((causes[0].text("cause"), causes[0].text("count")), ("spam".to_owned(), "1".to_owned()));
+    assert_eq!((info.limited, info.quarantined, info.causes_other), (1, 1, 0));
+    let causes: Vec<(&str, u64, Option<i64>, Option<u32>)> =
+        info.causes.iter().map(|cause| (&*cause.cause, cause.count, cause.cooldown, cause.after)).collect();
+    assert_eq!(causes, [("spam", 1, Some(86_400_000), Some(1)), ("busy", 2, Some(60_000), Some(5))]);
+    pool.set_cause("busy", 0, None).await.unwrap();
+    pool.set_caps(&[]).await.unwrap();
+    pool.set_rate(50, 60_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.rate, info.rate_window, info.rate_until), (50, Some(60_000), None));
+    pool.set_rate(0, 0).await.unwrap();
+    let caps = [Cap { window: None, count: 40 }, Cap { window: Some(60_000), count: 1 }];
+    pool.set_number_caps("4930111", &caps).await.unwrap();
+    assert_eq!(pool.number("4930111").await.unwrap().caps, caps);
+    pool.set_days(1_795_215_600_000, 82_800_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.daystart, info.daylength), (1_795_215_600_000, 82_800_000));
+    pool.set_peers(10, 60_000).await.unwrap();
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.peers, info.peerttl, info.known_peers), (10, 60_000, 0));
+    let info = pool.info().await.unwrap();
+    assert_eq!((info.limited, info.caps.len(), info.causes[1].cooldown), (0, 0, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -155,8 +264,8 @@ async fn conferences_are_placed_by_load_or_by_share() {
     let server = RedisServer::start();
     let realm = RealmStore::new(connect(&server, "{eu}").await, "{eu}");
     let place = async |place: &str| {
-        let record: Record = realm.ask(realm.begin("CONF.REALM").arg("PLACE").arg(place)).await.unwrap();
-        record.text("place")
+        let reply = realm.ask(realm.begin("CONF.REALM").arg("PLACE").arg(place)).await.unwrap();
+        Record::read(reply).unwrap().text("place")
     };
     assert_eq!(place("LOAD").await, "load");
     let tags = ["hd".to_owned(), "gpu".to_owned()];

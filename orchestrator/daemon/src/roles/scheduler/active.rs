@@ -245,12 +245,8 @@ impl ActiveScheduler<'_> {
 
     /// Adjusts to the leases that units have, which may differ from this process's configuration.
     fn note_leases(&mut self, leader: &mut LeaderSession<'_>, units: &[UnitRow]) {
-        let leases = || {
-            units
-                .iter()
-                .filter(|unit| Liveness::of(unit) != Liveness::Down)
-                .map(|unit| Duration::from_millis(unit.lease))
-        };
+        let leases =
+            || units.iter().filter(|unit| Liveness::of(unit) != Liveness::Down).map(|unit| unit.lease);
         let longest = leases().max().unwrap_or(self.context.config.media_unit.lease).min(LONGEST_LEASE);
         self.guard.set_leases(longest, self.claimed);
         leader.set_longest_lease(leases().filter(|lease| *lease <= LONGEST_LEASE).max().unwrap_or_default());

@@ -133,7 +133,7 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(4);
 
     fn unit(cmu: &str, state: &str) -> UnitRow {
-        UnitRow { cmu: cmu.into(), state: state.into(), conferences: 1, lease: 5000 }
+        UnitRow { cmu: cmu.into(), state: state.into(), conferences: 1, lease: Duration::from_secs(5) }
     }
 
     fn names(names: &[&str]) -> BTreeSet<String> {

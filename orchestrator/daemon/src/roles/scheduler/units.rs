@@ -171,8 +171,8 @@ mod tests {
     const ALL_UP: Totals = Totals { up: 2, draining: 0, suspect: 0, unreachable: 0, down: 1, pending: 0 };
 
     fn list(states: [&str; 3]) -> UnitList {
-        let row =
-            |state: &str| UnitRow { cmu: state.into(), state: state.into(), conferences: 0, lease: 5000 };
+        let lease = Duration::from_secs(5);
+        let row = |state: &str| UnitRow { cmu: state.into(), state: state.into(), conferences: 0, lease };
         UnitList { rows: states.map(row).into(), totals: ALL_UP, read: Instant::now() }
     }
 

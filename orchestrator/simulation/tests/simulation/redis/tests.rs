@@ -278,12 +278,9 @@ fn replica_has_the_bytes_of_its_master() {
         }
         store.down("a:1:1", None).await.unwrap();
         store.report("b:1:1", 0, &[], &[], &[], &[]).await.unwrap();
-        let drain = async |host: &str, off: Option<&str>| {
-            store.ask::<()>(store.begin("CMU.DRAIN").arg("HOST").arg(host).arg(off)).await
-        };
-        drain("c", None).await.unwrap();
-        drain("d", None).await.unwrap();
-        drain("d", Some("OFF")).await.unwrap();
+        store.drain_host("c", true).await.unwrap();
+        store.drain_host("d", true).await.unwrap();
+        store.drain_host("d", false).await.unwrap();
         assert_eq!(store.leave("b:1:1").await.unwrap(), 4, "they are not open");
         let drained = client.redis.realm(|realm| realm.drained().map(<[u8]>::to_vec).collect::<Vec<_>>());
         assert_eq!(drained, Some(vec![b"c".to_vec()]));
