@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
@@ -10,9 +11,13 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::ArgValueCompleter;
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::context::Context;
-use crate::failure::{Cause, Result};
+use crate::failure::{Cause, Failure, Result};
 use crate::output::{Format, Output};
 use crate::settings::{Given, Settings};
 
@@ -52,6 +57,9 @@ mod unit;
 mod upgrade;
 mod wait;
 mod watch;
+
+/// How long an interrupted command has to leave what it does, before it is cleaned up behind it.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// Allot hands scarce things out exactly once: seats, numbers, conferences and accounts, inside Redis.
 #[derive(Debug, Parser)]
@@ -169,8 +177,8 @@ fn main() -> ExitCode {
         }
     };
     let done = runtime.block_on(run(cli));
-    // A thread that waits for storage which does not answer must not keep the process.
-    runtime.shutdown_background();
+    // A thread that waits for storage or for standard input must not keep the process, and finds the runtime to its end.
+    std::mem::forget(runtime);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -249,11 +257,31 @@ async fn run(cli: Cli) -> Result {
     let utc = settings.utc || width.is_none();
     let out = Output { format: settings.format, color, utc, width, quiet: global.quiet };
     let context = Context::new(out, settings, global.yes, global.dry_run);
+    // Signals are heard before anything begins.
+    let stopped = stopped();
+    let (stop, stopping) = oneshot::channel::<()>();
+    let own = context.clone();
+    // A thread of its own: what reads standard input or checks a large file hears nothing meanwhile.
+    let mut work = tokio::task::spawn_blocking(move || {
+        Handle::current().block_on(async {
+            tokio::select! {
+                biased;
+                _ = stopping => Ok(()),
+                done = dispatch(&own, noun) => done,
+            }
+        })
+    });
     let done = tokio::select! {
-        // Signals are heard before anything begins.
         biased;
-        cause = stopped() => Err(context.interrupted(cause).await),
-        done = dispatch(&context, noun) => done,
+        cause = stopped => {
+            drop(stop);
+            let _ = timeout(GRACE, &mut work).await;
+            Err(context.interrupted(cause).await)
+        }
+        done = &mut work => match done {
+            Ok(done) => done,
+            Err(panic) => Err(Failure::new(Cause::Local, panic.to_string())),
+        },
     };
     match done {
         Ok(()) => Ok(()),
@@ -261,17 +289,15 @@ async fn run(cli: Cli) -> Result {
     }
 }
 
-/// Waits for a signal that ends the process.
-async fn stopped() -> Cause {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => Cause::Interrupted,
-        _ = terminate.recv() => Cause::Terminated,
+/// Hears signals that end the process, from the call on.
+fn stopped() -> impl Future<Output = Cause> {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    async move {
+        let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => Cause::Interrupted,
+            _ = terminate.recv() => Cause::Terminated,
+        }
     }
 }
 

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::documentation::agrees;
 
-const REALM: &str = "{r}:conf";
-const BOOK: &str = "{b}:book";
+pub(super) const REALM: &str = "{r}:conf";
+pub(super) const BOOK: &str = "{b}:book";
 const PLAN: &str = r#"{"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
 
 /// Verbs on a key, which is `KEY`, and on files of the folder `DIR`. They fail alike where the server cannot be used.
@@ -76,7 +76,40 @@ const MAKES: &[&str] = &[
 const LISTS: &[&str] =
     &["show list", "pool list", "realm list", "book list", "server sizing", "redis DBSIZE"];
 
-fn words(line: &str, key: &str, server: &RedisServer) -> Vec<String> {
+/// A verb that makes a key of two others.
+const IMPORTS: &[&str] = &["pool import KEY --list l --hash h"];
+/// Verbs on tasks and nodes, which are in ZooKeeper.
+pub(super) const TASKS: &[&str] = &[
+    "task list",
+    "task get aaaaffff.16176931.56000000.0",
+    "task submit d.s.t",
+    "task explain aaaaffff.16176931.56000000.0",
+    "task failures aaaaffff.16176931.56000000.0",
+    "task retry aaaaffff.16176931.56000000.0",
+    "task pause aaaaffff.16176931.56000000.0",
+    "task resume aaaaffff.16176931.56000000.0",
+    "task stop aaaaffff.16176931.56000000.0 --yes",
+    "task set aaaaffff.16176931.56000000.0 --priority 1",
+    "task reassign aaaaffff.16176931.56000000.0",
+    "task watch aaaaffff.16176931.56000000.0",
+    "task history aaaaffff.16176931.56000000.0",
+    "task upgrade",
+    "node list",
+    "node drain n",
+    "node undrain n",
+];
+/// Verbs that need no server, and the doctor.
+const ALONE: &[&str] = &[
+    "show check DIR/plan.json",
+    "book simulate DIR/trace.csv --accounts DIR/accounts.csv",
+    "config check",
+    "config example",
+    "server list",
+    "server use far",
+    "server check",
+];
+
+pub(super) fn words(line: &str, key: &str, server: &RedisServer) -> Vec<String> {
     let dir = server.dir().display().to_string();
     line.split(' ').map(|word| word.replace("KEY", key).replace("DIR", &dir)).collect()
 }
@@ -93,7 +126,7 @@ fn files(server: &RedisServer) {
 }
 
 /// A server with a value of each family, and a text.
-fn filled() -> RedisServer {
+pub(super) fn filled() -> RedisServer {
     let server = RedisServer::start();
     files(&server);
     let mut raw = server.raw();
@@ -115,7 +148,7 @@ fn filled() -> RedisServer {
 }
 
 /// The key of the family that a verb is about.
-fn own_key(line: &str) -> &'static str {
+pub(super) fn own_key(line: &str) -> &'static str {
     match line.split(' ').next() {
         Some("show") => "show",
         Some("pool") => "pool",
@@ -129,7 +162,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 }
 
 #[track_caller]
-fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -> Run {
+pub(super) fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -> Run {
     let words = words(line, own_key(line), server);
     let run = run(server, &[&words.iter().map(String::as_str).collect::<Vec<_>>()[..], more].concat());
     assert_eq!(run.code, code, "{line}: {}\n{}", run.out, run.err);
@@ -464,7 +497,7 @@ fn started(server: &RedisServer, line: &str, more: &[&str]) -> Child {
     command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn signal(child: &Child, name: &str) {
+pub(super) fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
 }
 
