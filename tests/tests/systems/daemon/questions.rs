@@ -10,6 +10,52 @@ use allot_tests::{RedisServer, ZooKeeperServer, eventually};
 
 use super::verbs::{TASKS, ends, filled, own_key, signal, words};
 
+#[test]
+fn commands_of_redis_that_destroy_values_of_allot_are_asked_about() {
+    let server = filled();
+    let digest = server.digest();
+    for line in [
+        "SET show x",
+        "set show x",
+        "GETSET show x",
+        "GETDEL show",
+        "RENAME show other",
+        "RENAME text show",
+        "COPY text show REPLACE",
+        "EXPIRE show 1",
+        "PEXPIREAT pool 1",
+        "MOVE pool 1",
+        "SORT list STORE show",
+        "NUMPOOL.DEL pool 137",
+        "ACCOUNT.DEL {b}:book ACCOUNTS 1 p1",
+        "ACCOUNT.DELMODULE {b}:book m",
+        "XTRIM {r}:conf:evt MAXLEN 0",
+        "XGROUP DESTROY {r}:conf:evt billing",
+        "RENAME {r}:conf:evt other",
+        "EXPIRE {r}:conf:evt 1",
+    ] {
+        let words: Vec<&str> = ["redis"].into_iter().chain(line.split(' ')).collect();
+        let asked = run(&server, &words).ended(2);
+        assert!(asked.err.contains("this would ") && asked.err.contains("--yes"), "{line}: {}", asked.err);
+    }
+    assert_eq!(server.digest(), digest);
+    // What takes nothing away is not asked about.
+    for line in [
+        "TYPE show",
+        "EXISTS show pool",
+        "SET text y",
+        "EXPIRE text 1000",
+        "COPY show copy",
+        "SEAT.STAT show",
+        "XLEN {r}:conf:evt",
+        "XGROUP CREATE {r}:conf:evt billing 0",
+        "XREADGROUP GROUP billing me STREAMS {r}:conf:evt >",
+    ] {
+        run(&server, &["redis"].into_iter().chain(line.split(' ')).collect::<Vec<_>>()).ok();
+    }
+    run(&server, &["--yes", "redis", "RENAME", "show", "other"]).ok();
+}
+
 /// Whether a process hears SIGINT and SIGTERM.
 fn hears_signals(id: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
