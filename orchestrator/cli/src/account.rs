@@ -145,6 +145,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let book = book.open(context).await?;
             let before = info(&book, &account).await?;
             let from = before.text("module");
+            book.ask::<Reply>(book.begin("ACCOUNT.INFO").arg("MODULE").arg(&to)).await?;
             context.proceed(&format!("move account {account} from {from} to {to}"))?;
             book.ask::<Reply>(book.begin("ACCOUNT.MOVE").arg(&to).arg(1).arg(&account)).await?;
             let after = info(&book, &account).await?;

@@ -341,13 +341,8 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
 }
 
 async fn resize(context: &Context, Resize { one, size }: &Resize) -> Result {
+    context.no_dry_run("a change of the size")?;
     let mut changing = Changing::connect(context, one.realm.key()).await?;
-    let record = changing.info(&one.number).await?;
-    context.proceed(&format!(
-        "change the size of {} from {} to {size}",
-        described(&record),
-        record.text("size")
-    ))?;
     let command = changing.store.begin("CONF.RESIZE").arg(&one.number).arg(size).clone();
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
@@ -385,14 +380,13 @@ async fn alter(context: &Context, arguments: &Alter) -> Result {
 }
 
 async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
+    context.no_dry_run("a move")?;
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let mut command = changing.store.begin("CONF.MOVE");
     command.arg(&one.number);
     if let Some(to) = to {
         command.arg("TO").arg(stores::unit(&changing.store, to).await?);
     }
-    let record = changing.info(&one.number).await?;
-    context.proceed(&format!("move {}", described(&record)))?;
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     let (state, unit, target) = (record.text("state"), record.text("cmu"), record.text("moving_to"));

@@ -260,10 +260,20 @@ impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Tree(error) => error.into(),
-            Fault::Wrong(why) => Self::usage(why),
+            Fault::Wrong(why) => Self::usage(as_options(&why)),
+            Fault::Absent(why) => Self::absent(why),
             Fault::Corrupt(why) | Fault::Refused(why) | Fault::Busy(why) => Self::refused(why),
         }
     }
+}
+
+/// The options that a text names as fields of a request, `retry_failed`, as people write them: --retry-failed.
+fn as_options(text: &str) -> String {
+    let option = |(place, part): (usize, &str)| match place % 2 {
+        0 => part.to_owned(),
+        _ => format!("--{}", part.replace('_', "-")),
+    };
+    text.split('`').enumerate().map(option).collect()
 }
 
 /// Errors of files and formats; what is an error of a server below its context keeps its cause.

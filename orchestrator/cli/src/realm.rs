@@ -66,6 +66,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::LiftGuard(OfRealm { key }) => {
             let key = key.unwrap_or_else(|| context.settings.realm());
             let store = stores::realm(context, Some(&key)).await?;
+            store.stat().await?;
             let Some(units) = guard(&store).await? else {
                 return Err(Failure::no("the mass-failure guard does not hold"));
             };
@@ -97,6 +98,11 @@ async fn set(context: &Context, words: &[String]) -> Result {
     let key = key.unwrap_or_else(|| context.settings.realm());
     let store = stores::realm(context, Some(&key)).await?;
     let said = words.iter().filter(|word| word.contains('=')).cloned().collect::<Vec<_>>().join(", ");
+    if let Err(error) = store.stat().await
+        && error.code() != Some("NOKEY")
+    {
+        return Err(error.into());
+    }
     context.proceed(&format!("set {said} of realm '{key}'"))?;
     let mut command = store.begin("CONF.REALM");
     for (_, word, value) in &changes {

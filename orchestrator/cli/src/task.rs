@@ -263,12 +263,12 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         }
         Verb::Failures { one: One { task }, round } => failures(context, client, task, round).await,
         Verb::Retry(Waiting { one: One { task }, wait: waits }) => {
+            context.no_dry_run("a retry")?;
             let before = find(client, task).await?;
             let what = match before.state {
                 State::Cancel => "its round".to_owned(),
                 _ => format!("{} failed partitions", before.result.failed_count),
             };
-            context.proceed(&format!("run {what} of task {task} again"))?;
             let retried = client.retry(task).await?;
             context.out.done(&format!("task {task} runs {what} again"), TASK, &row(&retried, &[]))?;
             if waits { wait(context, client, task).await } else { Ok(()) }
@@ -278,14 +278,14 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         Verb::Stop(Waiting { one: One { task }, wait: waits }) => stop(context, client, task, waits).await,
         Verb::Set(wanted) => {
             let id: TaskId = wanted.id.parse().map_err(Failure::usage)?;
-            find(client, id).await?;
+            TaskClient::tried(&wanted, unfinished(client, id).await?)?;
             context.proceed(&format!("change options of task {id}"))?;
             let task = client.set(&wanted).await?;
             context.out.done(&format!("task {id} is changed"), TASK, &row(&task, &[]))
         }
         Verb::Reassign(Reassign { task, to }) => {
+            context.no_dry_run("a choice of another node")?;
             find(client, task.of_main()).await?;
-            context.proceed(&format!("give {task} to {}", to.as_deref().unwrap_or("another node")))?;
             let node = client.reassign(task, to.as_deref()).await?;
             let what = if task.is_main() { "task" } else { "subtask" };
             let after = row(&find(client, task.of_main()).await?, &[]);
@@ -316,6 +316,15 @@ async fn find(client: &TaskClient, id: TaskId) -> Result<MainTask> {
         Failure::absent(format!("there is no task {id}"))
             .hint(format!("allot task history {id} looks among finished ones"))
     })
+}
+
+/// A task that has not ended.
+async fn unfinished(client: &TaskClient, id: TaskId) -> Result<MainTask> {
+    let task = find(client, id).await?;
+    if task.state.is_over() {
+        return Err(Failure::refused(format!("task {id} has ended: {}", task.state)));
+    }
+    Ok(task)
 }
 
 async fn list(context: &Context, client: &TaskClient, List { live, watch: follows }: &List) -> Result {
@@ -418,7 +427,7 @@ async fn failures(context: &Context, client: &TaskClient, id: TaskId, round: Opt
 async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused: bool) -> Result {
     let (verb, done) = if paused { ("pause", "paused") } else { ("resume", "resumed") };
     if let Some(id) = which.task {
-        find(client, id).await?;
+        unfinished(client, id).await?;
         context.proceed(&format!("{verb} task {id}"))?;
         let task = client.store.pause(id, paused).await?;
         if !paused {
@@ -453,7 +462,7 @@ async fn note_pause(context: &Context, client: &TaskClient) -> Result {
 }
 
 async fn stop(context: &Context, client: &TaskClient, id: TaskId, waits: bool) -> Result {
-    let task = find(client, id).await?;
+    let task = unfinished(client, id).await?;
     let (table, rest) = (task.table().join("."), task.round_size().saturating_sub(task.result.all()));
     context.confirm(&format!("stop task {id} on {table}, of which {rest} partitions are not done")).await?;
     let mut stopped = client.store.stop(id).await?;

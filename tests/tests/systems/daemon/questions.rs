@@ -56,6 +56,68 @@ fn commands_of_redis_that_destroy_values_of_allot_are_asked_about() {
     run(&server, &["--yes", "redis", "RENAME", "show", "other"]).ok();
 }
 
+/// A dry run ends as the change itself would.
+#[test]
+fn dry_run_says_would_only_of_what_would_be_done() {
+    let server = filled();
+    let zookeeper = ZooKeeperServer::start();
+    let (digest, address) = (server.digest(), zookeeper.address());
+    for (line, code) in [
+        ("account move p1 --to nosuch --book KEY", 4),
+        ("account freeze p7 --book KEY", 4),
+        ("account logout p1 --yes --book KEY", 5),
+        ("conference end 7 --yes --realm KEY", 4),
+        ("conference extend 7 --by 1h --realm KEY", 4),
+        ("conference alter 7 --no-zone --realm KEY", 4),
+        ("realm set text licences=5", 4),
+        ("unit drain w --realm KEY", 4),
+        ("unit undrain w --realm KEY", 4),
+        ("realm lift-guard KEY --yes", 1),
+        ("node drain nosuch", 4),
+        ("node drain nosuch --deadline 1m --yes", 4),
+        ("node undrain nosuch", 4),
+        ("task pause aaaaffff.16176931.56000000.0", 4),
+        ("task stop aaaaffff.16176931.56000000.0 --yes", 4),
+        ("task set aaaaffff.16176931.56000000.0 --priority 1", 4),
+        ("server use nosuch", 4),
+    ] {
+        let dry = ends(&server, line, &["--zookeeper", &address, "--dry-run"], code);
+        assert!(!dry.out.contains("would"), "{line}: {}", dry.out);
+        ends(&server, line, &["--zookeeper", &address], code);
+    }
+    let kept = ends(&server, "unit drain u --realm KEY --dry-run", &[], 0);
+    let counts = ["keeps 1 conference;", "keeps 0 conferences;"];
+    assert!(counts.iter().any(|count| kept.out.contains(count)), "{}", kept.out);
+    for line in [
+        "conference create 2 --realm KEY",
+        "conference resize 1 --size 2 --realm KEY",
+        "conference move 1 --realm KEY",
+        "task submit d.s.t",
+        "task retry aaaaffff.16176931.56000000.0",
+        "task reassign aaaaffff.16176931.56000000.0",
+    ] {
+        let refused = ends(&server, line, &["--zookeeper", &address, "--dry-run"], 2);
+        assert!(refused.err.contains("there is no --dry-run"), "{line}: {}", refused.err);
+    }
+    assert_eq!(server.digest(), digest);
+}
+
+#[test]
+fn tasks_and_compaction_nodes_that_are_not_there_are_4() {
+    let (server, zookeeper) = (filled(), ZooKeeperServer::start());
+    for line in ["task submit d.s.t --node nosuch", "node drain nosuch", "node undrain nosuch"] {
+        let absent = ends(&server, line, &["--zookeeper", &zookeeper.address()], 4);
+        assert!(absent.err.contains("compaction node nosuch"), "{line}: {}", absent.err);
+    }
+    for line in TASKS.iter().filter(|line| line.contains("aaaaffff")) {
+        ends(&server, line, &["--zookeeper", &zookeeper.address()], 4);
+    }
+    ends(&server, "task submit d.s.t", &["--zookeeper", &zookeeper.address()], 5);
+    let asked = ends(&server, "task pause --all", &["--zookeeper", &zookeeper.address()], 2);
+    assert!(asked.err.contains("this would pause all tasks"), "{}", asked.err);
+    ends(&server, "task resume --all", &["--zookeeper", &zookeeper.address()], 2);
+}
+
 /// Whether a process hears SIGINT and SIGTERM.
 fn hears_signals(id: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
