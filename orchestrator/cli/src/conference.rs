@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use allot_client::{CreateRequest, RealmStore, Record};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -49,7 +48,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// Number of the conference
-    #[arg(value_name = "N", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "N")]
     #[arg(add = ArgValueCompleter::new(complete::conferences))]
     number: String,
     #[command(flatten)]
@@ -76,20 +75,20 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// Number of the conference; '*' with --from
-    #[arg(value_name = "N", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "N")]
     number: String,
     /// Call a number for it from the pool at this key
     #[arg(long, value_name = "KEY", add = ArgValueCompleter::new(complete::pools))]
     from: Option<String>,
     /// Its start, if it is scheduled: 2026-11-21T17:00:00+01:00, or a length of time from now, 1h30m. Room and licences
     /// are reserved until its end
-    #[arg(long, value_name = "TIME", value_parser = time::instant, requires = "end", conflicts_with = "until_open")]
+    #[arg(long, value_name = "TIME", value_parser = time::ahead, requires = "end", conflicts_with = "until_open")]
     start: Option<i64>,
     /// Its end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = time::instant)]
+    #[arg(long, value_name = "TIME", value_parser = time::ahead)]
     end: Option<i64>,
     /// Room that it takes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     size: Option<u32>,
     /// Licences that it takes
     #[arg(long, value_name = "N")]
@@ -138,7 +137,7 @@ pub(crate) struct Extend {
     #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::span)]
     by: Option<Duration>,
     /// The new end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
-    #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::instant)]
+    #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::ahead)]
     end: Option<i64>,
 }
 
@@ -148,7 +147,7 @@ pub(crate) struct Resize {
     #[command(flatten)]
     one: One,
     /// Room that it takes from now on
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     size: u32,
 }
 
@@ -284,6 +283,12 @@ async fn get(context: &Context, store: &RealmStore, number: &str) -> Result {
 
 async fn create(context: &Context, arguments: &Create) -> Result {
     context.no_dry_run("the creation of a conference")?;
+    if arguments.number == "*" && arguments.from.is_none() {
+        return Err(Failure::usage("'*' names no pool").hint("--from KEY names the pool of its number"));
+    }
+    if arguments.start.is_some() && arguments.start >= arguments.end {
+        return Err(Failure::usage("--end is not after --start"));
+    }
     let mut changing = Changing::connect(context, arguments.realm.key()).await?;
     let request = CreateRequest {
         e164: &arguments.number,

@@ -1,10 +1,12 @@
 //! `allot help`, and the form of all help texts: what it does, examples, own options; global options have a topic.
 
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
-use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::{ContextKind, ContextValue};
+use clap::{Args, Id};
 
 use crate::config::environment;
 use crate::context::Noun;
@@ -48,6 +50,23 @@ fn examples(path: &str) -> String {
     if own.is_empty() { String::new() } else { format!("Examples:\n{}\n", own.join("\n")) }
 }
 
+/// Texts that may be empty: words of a command, tags of which there are none, the caches of the same server.
+const MAY_BE_EMPTY: [&str; 4] =
+    ["redis words", "conference alter require", "conference alter prefer", "show create from_caches"];
+
+/// Refuses empty values: they are empty variables of a script.
+fn without_empty(command: clap::Command, path: &str) -> clap::Command {
+    let is_text = |argument: &&clap::Arg| {
+        argument.get_value_parser().type_id() == TypeId::of::<String>()
+            && argument.get_possible_values().is_empty()
+            && !MAY_BE_EMPTY.contains(&format!("{path} {}", argument.get_id()).as_str())
+    };
+    let texts: Vec<Id> = command.get_arguments().filter(is_text).map(|text| text.get_id().clone()).collect();
+    texts.into_iter().fold(command, |command, text| {
+        command.mut_arg(text, |argument| argument.value_parser(NonEmptyStringValueParser::new()))
+    })
+}
+
 /// Gives the help of all verbs one form, and moves global options out of the way.
 pub(crate) fn shaped(command: clap::Command) -> clap::Command {
     let names: Vec<String> = command
@@ -56,6 +75,7 @@ pub(crate) fn shaped(command: clap::Command) -> clap::Command {
         .map(|argument| argument.get_id().to_string())
         .collect();
     let examples = format!("{}\n", examples("allot"));
+    let command = without_empty(command, "");
     let mut command = command.before_help(examples).after_help(ALL).help_template(TOP);
     for name in names {
         command = command.mut_arg(name, |argument| argument.hide(true));
@@ -73,7 +93,7 @@ fn form(command: clap::Command, path: &str) -> clap::Command {
         return command;
     }
     let examples = examples(path);
-    let mut command = command
+    let mut command = without_empty(command, path)
         .help_template(TEMPLATE)
         .after_help(MORE)
         .disable_help_subcommand(true)

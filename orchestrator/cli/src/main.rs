@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn slips_are_refused() {
-        let parse = |line: &[&str]| Cli::try_parse_from(line).map(drop);
+        let parse = |line: &[&str]| matches(&line.iter().map(OsString::from).collect::<Vec<_>>()).map(drop);
         assert!(parse(&["allot", "show", "get", ""]).is_err());
         assert!(parse(&["allot", "pool", "load", "", "f"]).is_err());
         assert!(parse(&["allot", "show", "rehearse"]).is_err());
@@ -406,5 +406,18 @@ mod tests {
         assert!(parse(&["allot", "show", "create", "k", "--from-caches"]).is_ok());
         assert!(parse(&["allot", "book", "apply", "f", "--max-delete", "3"]).is_err());
         assert!(parse(&["allot", "task", "pause"]).is_err());
+        assert!(parse(&["allot", "conference", "alter", "1", "--require", ""]).is_ok());
+        for line in [
+            &["--server", "", "show", "list"][..],
+            &["node", "drain", ""],
+            &["task", "reassign", "aaaaffff.16176931.56000000.0", "--to", ""],
+            &["task", "submit", "d.s.t", "--node", ""],
+            &["conference", "list", "--unit", ""],
+            &["conference", "create", "1", "--require", ""],
+            &["server", "use", ""],
+            &["show", "seats", "k", "--tier", ""],
+        ] {
+            assert!(parse(&[&["allot"], line].concat()).is_err(), "{line:?}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! `allot realm`: realms of conferences and their settings.
 
 use allot_client::{RealmStore, Record};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
@@ -37,7 +36,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct OfRealm {
     /// The realm [default: realm in the settings, or ALLOT_REALM]
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::realms))]
+    #[arg(add = ArgValueCompleter::new(complete::realms))]
     key: Option<String>,
 }
 

@@ -27,11 +27,11 @@ const REMOVED: &str = "the copy is removed";
 pub(crate) struct Rehearse {
     /// A file with a seating plan, or the key of a show: a copy of it is sold, and removed afterwards
     #[arg(required_unless_present = "really", value_name = "FILE|KEY", value_hint = clap::ValueHint::FilePath)]
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::shows))]
+    #[arg(add = ArgValueCompleter::new(complete::shows))]
     show: Option<String>,
     /// Sell the seats of this key itself: nobody can buy them afterwards
     #[arg(long, value_name = "KEY", conflicts_with = "show")]
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::shows))]
+    #[arg(add = ArgValueCompleter::new(complete::shows))]
     really: Option<String>,
     #[command(flatten)]
     reading: Reading,

@@ -94,7 +94,6 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
     /// The table: DATABASE.SCHEMA.TABLE
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     table: String,
     #[command(flatten)]
     wanted: Submission,
@@ -487,7 +486,7 @@ async fn wait(context: &Context, client: &TaskClient, id: TaskId) -> Result {
         task.state, task.round, total.success_count, total.failed_count, total.stopped_count
     );
     if context.out.is_json() {
-        context.out.done("", TASK, &row(&task, &[]))?;
+        context.out.get(TASK, &row(&task, &[]), &[])?;
     }
     let is_whole = total.failed_count == 0 && total.stopped_count == 0 && task.failed_rounds == 0;
     if task.state == State::Done && is_whole {

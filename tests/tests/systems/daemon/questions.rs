@@ -118,6 +118,37 @@ fn tasks_and_compaction_nodes_that_are_not_there_are_4() {
     ends(&server, "task resume --all", &["--zookeeper", &zookeeper.address()], 2);
 }
 
+#[test]
+fn errors_name_the_options_of_the_line() {
+    let (server, zookeeper) = (filled(), ZooKeeperServer::start());
+    for (line, code, part) in [
+        ("conference create * --end 1h --realm KEY", 2, "--from KEY"),
+        ("conference create 2 --end 1h --start 2h --realm KEY", 2, "--end is not after --start"),
+        (
+            "conference create 2 --end 2020-01-01T00:00:00Z --realm KEY",
+            2,
+            "'--end <TIME>': this time is over",
+        ),
+        ("conference extend 1 --end 2020-01-01T00:00:00Z --realm KEY", 2, "this time is over"),
+        ("conference create 2 --size 0 --realm KEY", 2, "--size"),
+        ("conference resize 1 --size 0 --realm KEY", 2, "--size"),
+        ("account freeze p1 --until 2020-01-01T00:00:00Z --book KEY", 2, "this time is over"),
+        ("show list --limit-time 0s", 2, "longer than 0s"),
+        ("task set aaaaffff.16176931.56000000.0", 4, "there is no task"),
+        ("task history --state x", 2, "--state"),
+        ("task submit d.s.t --every 1h", 2, "--every needs --repeat"),
+        ("record collect --group g --output - --realm KEY", 2, "allot record list"),
+        ("conference get 7 --realm KEY", 4, "hint: allot conference list"),
+        ("account get p7 --book KEY", 4, "hint: allot account list"),
+    ] {
+        let refused = ends(&server, line, &["--zookeeper", &zookeeper.address()], code);
+        assert!(refused.err.contains(part) && !refused.err.contains('`'), "{line}: {}", refused.err);
+        assert!(!refused.err.contains("(NOTFOUND)"), "{line}: {}", refused.err);
+    }
+    let json = ends(&server, "conference get 7 --realm KEY", &["--format", "json"], 4);
+    assert!(json.err.contains(r#""server_code":"NOTFOUND""#), "{}", json.err);
+}
+
 /// Whether a process hears SIGINT and SIGTERM.
 fn hears_signals(id: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();

@@ -71,6 +71,20 @@ fn servers_are_listed_and_the_one_that_is_used_is_written_into_the_own_file() {
 }
 
 #[test]
+fn empty_option_is_refused_and_names_no_other_server() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    own_file(&server, &format!("server = \"prod\"\n[servers.prod]\nurl = \"{}\"\n", other.url()));
+    let ping = ["--server", "", "redis", "PING"];
+    assert!(allot_tests::daemon::run(&server, &ping).ended(2).err.contains("--server"));
+    at_home(&server, &ping).ended(2);
+    // An empty variable is none.
+    let mut empty = command(&server, &["redis", "CONFIG", "GET", "port"]);
+    let output = empty.env("ALLOT_SERVER", "").output().unwrap();
+    let port = other.info_field("server", "tcp_port");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&port));
+}
+
+#[test]
 fn doctor_finds_nothing_on_a_server_that_is_well() {
     let server = RedisServer::builder().arg("appendonly", "yes").start();
     let zookeeper = ZooKeeperServer::start();

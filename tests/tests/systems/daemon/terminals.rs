@@ -86,7 +86,7 @@ fn long_work_shows_how_far_it_is_and_ctrl_c_says_how_to_go_on() {
     terminal.types(CTRL_C);
     let (code, shown) = terminal.ended();
     assert_eq!(code, 130, "{shown}");
-    for part in ["/s, rest ", " of 300000 numbers are in", "the same command again goes on"] {
+    for part in ["/s, rest ", " of 300000 numbers are in", "numbers.txt` again goes on"] {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
     let (code, shown) = Terminal::open(&load, 80).ended();
