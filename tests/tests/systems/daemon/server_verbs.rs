@@ -144,6 +144,15 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     late.shift_clock(60);
     problem(&late, &[], "clocks", "NTP");
 
+    server.raw().words("ACL SETUSER few on nopass ~* -@all +ping +type +seat.stat +info");
+    let mut few = command(&server, &["server", "check", "--format", "json"]);
+    let output = few.env("ALLOT_USER", "few").env("ALLOT_PASSWORD", "few").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = &finding(&findings, "ACL")["found"];
+    assert_eq!(found, "the user may not: SCAN, NUMPOOL.INFO, CONF.STAT, ACCOUNT.INFO", "{findings}");
+    assert_eq!(finding(&findings, "clocks")["result"], "PROBLEM", "{findings}");
+
     server.raw().words("CONFIG SET requirepass secret");
     problem(&server, &[], "password and ACL", "ALLOT_PASSWORD_FILE");
     let away = at_home(&server, &["server", "check", "--server", "127.0.0.1:1"]).ended(1);
@@ -156,7 +165,8 @@ fn versions_say_whether_they_fit() {
     let version = json(&at_home(&server, &["version", "--format", "json", "--server", &server.url()]).ok());
     assert_eq!(version["client"], version["module"], "{version}");
     assert_eq!(version["fits"], true, "{version}");
-    assert_eq!(version["server"], server.info_field("server", "redis_version"), "{version}");
+    let product = format!("Redis {}", server.info_field("server", "redis_version"));
+    assert_eq!(version["server"], product, "{version}");
 
     let plain = RedisServer::builder().module(false).start();
     let none = at_home(&plain, &["version", "--server", &plain.url()]).ok();
