@@ -154,7 +154,7 @@ pub(crate) fn man_pages(folder: &Path, definition: clap::Command) -> Result {
 /// The variables of the environment, for `allot help environment`.
 pub(crate) fn environment() -> String {
     let mut text = String::from(
-        "Variables of the environment. An option overrides a variable, and a variable the files of settings.\n\n",
+        "Variables of the environment. An option overrides a variable, and a variable\nthe files of settings.\n\n",
     );
     let own = [
         ("ALLOT_SERVER", "the server: a name of the settings, HOST, HOST:PORT or an address"),
@@ -169,7 +169,17 @@ pub(crate) fn environment() -> String {
     for (variable, meaning) in
         own.into_iter().chain(servers.map(|(_, variable, _, meaning)| (*variable, *meaning)))
     {
-        let _ = writeln!(text, "  {variable:<30} {meaning}");
+        let _ = write!(text, "  {variable:<30}");
+        let mut column = 32;
+        for word in meaning.split(' ') {
+            if column + 1 + word.len() > 80 {
+                let _ = write!(text, "\n{:32}", "");
+                column = 32;
+            }
+            let _ = write!(text, " {word}");
+            column += 1 + word.len();
+        }
+        text.push('\n');
     }
     text
 }

@@ -188,20 +188,33 @@ fn main() -> ExitCode {
     }
 }
 
-/// The values of a command line. A noun without a verb lists.
+/// The values of a command line. A noun without a verb lists, and a name behind it is that of a thing to show.
 fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
-    use ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand, UnknownArgument};
+    use ErrorKind::{
+        DisplayHelpOnMissingArgumentOrSubcommand, InvalidSubcommand, MissingSubcommand, UnknownArgument,
+    };
     let definition = definition();
-    definition.clone().try_get_matches_from(words).or_else(|error| match error.kind() {
+    let error = match definition.clone().try_get_matches_from(words) {
+        Ok(matches) => return Ok(matches),
+        Err(error) => error,
+    };
+    let lists = |word: &OsString| {
+        definition.find_subcommand(word).is_some_and(|noun| noun.find_subcommand("list").is_some())
+    };
+    let Some(noun) = words.iter().position(lists) else { return Err(error) };
+    let (before, after) = words.split_at(noun + 1);
+    let parsed =
+        |verb: &str| definition.clone().try_get_matches_from([before, &[verb.into()], after].concat());
+    let is_bare = after.first().is_none_or(|word| word.to_string_lossy().starts_with('-'));
+    match error.kind() {
+        // The verb says what is wrong with an option.
+        UnknownArgument if is_bare => parsed("list"),
         MissingSubcommand | DisplayHelpOnMissingArgumentOrSubcommand | UnknownArgument => {
-            let is_noun = |word: &OsString| definition.find_subcommand(word).is_some();
-            let verb = words.iter().position(is_noun).map_or(words.len(), |noun| noun + 1);
-            let (before, after) = words.split_at(verb);
-            let listing = [before, &["list".into()], after].concat();
-            definition.clone().try_get_matches_from(listing).map_err(|_| error)
+            parsed("list").map_err(|_| error)
         }
+        InvalidSubcommand if help::is_name(&error, words, &definition) => parsed("get").map_err(|_| error),
         _ => Err(error),
-    })
+    }
 }
 
 /// Reads the command line, and whether errors are objects.
@@ -237,7 +250,9 @@ async fn run(cli: Cli) -> Result {
     let noun = match noun {
         None => return help::print(&definition().render_help().to_string()),
         Some(Noun::Help(topic)) if !topic.is_of_server() => return help::run(&topic, definition()),
-        Some(Noun::Man(config::Man { folder })) => return config::man_pages(&folder, definition()),
+        Some(Noun::Man(config::Man { folder })) => {
+            return config::man_pages(&folder, help::for_man_pages(definition()));
+        }
         // The console has the settings of a service, of its own file.
         Some(Noun::Console(arguments)) => return console::run(global.verbose, *arguments).await,
         Some(noun) => noun,
@@ -350,6 +365,58 @@ mod tests {
     }
 
     #[test]
+    fn names_behind_a_noun_are_shown_and_slips_are_not_taken_for_names() {
+        let parse = |line: &str| matches(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let verb = |line: &str| {
+            let parsed = parse(line).unwrap();
+            let (_, noun) = parsed.subcommand().unwrap();
+            noun.subcommand_name().unwrap().to_owned()
+        };
+        assert_eq!(verb("allot conference 4930123"), "get");
+        assert_eq!(verb("allot unit unit-a --realm r"), "get");
+        for line in ["allot unit drian", "allot conference delete", "allot task 1 2", "allot server far"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let option = parse("allot conferences --stat open").unwrap_err().render().to_string();
+        assert!(option.contains("'--state'"), "{option}");
+    }
+
+    #[test]
+    fn words_of_other_command_lines_lead_to_the_verb() {
+        for (line, hint) in [
+            ("allot create show", "allot show create"),
+            ("allot conference delete 1", "allot conference end"),
+            ("allot describe unit u", "allot unit get"),
+            ("allot show rm k", "allot redis DEL"),
+            ("allot node cordon n", "allot node drain"),
+            ("allot task create d.s.t", "allot task submit"),
+            ("allot task logs t", "allot task failures"),
+            ("allot config use-context far", "allot server use"),
+            ("allot record collect --group g -o f", "--output"),
+            ("allot show list -o json", "--format json"),
+            ("allot conference extend 1 30m", "--by"),
+            ("allot conference move 1 unit-b", "--to"),
+            ("allot account limit a 5", "--cap"),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let failure = help::wrong(&matches(&words).unwrap_err(), &words, &definition());
+            let said = format!("{} {}", failure.message, failure.hint.unwrap_or_default());
+            assert!(said.contains(hint) && !said.contains("subcommand"), "{line}: {said}");
+            assert!(!said.contains("similar"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn man_pages_have_examples_and_global_options() {
+        let folder = tempfile::tempdir().unwrap();
+        config::man_pages(folder.path(), help::for_man_pages(definition())).unwrap();
+        let page = std::fs::read_to_string(folder.path().join("allot-task-submit.1")).unwrap();
+        for part in ["  allot task submit shop.public.orders", "\\-\\-server", "\\-\\-list\\-retries"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+
+    #[test]
     fn global_options_are_accepted_anywhere() {
         for line in [
             "allot --server h:7 show get k",
@@ -383,14 +450,14 @@ mod tests {
     fn help_of_each_verb_fits_on_one_screen() {
         fn check(command: &mut clap::Command) {
             let lines = command.render_help().to_string().lines().count();
-            assert!(lines <= 45, "{} has {lines} lines", command.get_name());
+            assert!(lines <= 40, "{} has {lines} lines", command.get_name());
             let verbs: Vec<String> =
                 command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-            for verb in verbs.iter().filter(|verb| *verb != "console" && *verb != "submit") {
+            for verb in verbs.iter().filter(|verb| *verb != "console") {
                 command.find_subcommand_mut(verb).into_iter().for_each(check);
             }
         }
-        let mut all = definition().term_width(100);
+        let mut all = definition().term_width(80);
         all.build();
         check(&mut all);
     }

@@ -498,10 +498,15 @@ async fn wait(context: &Context, client: &TaskClient, id: TaskId) -> Result {
 }
 
 async fn follow(client: &TaskClient, id: TaskId, work: &Work) -> Result<MainTask> {
+    let mut told = String::new();
     loop {
         match client.task(id).await {
             Ok(task) if task.state.is_over() => return Ok(task),
             Ok(task) => {
+                if task.error != told {
+                    told.clone_from(&task.error);
+                    work.note(&format!("task {id}: {told}"));
+                }
                 work.message(format!("round {}", task.round));
                 work.at(task.result.all(), task.round_size());
             }
