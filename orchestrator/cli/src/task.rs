@@ -254,7 +254,7 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         Verb::Submit(arguments) => submit(context, client, *arguments).await,
         Verb::Explain(One { task }) => {
             find(client, task).await?;
-            let reasons = client.explain(task).await?;
+            let reasons = client.explain(task, &|ms| context.out.time(ms as i64)).await?;
             if context.out.is_table() {
                 return context.out.text(&lines(reasons.iter().map(String::as_str)));
             }
