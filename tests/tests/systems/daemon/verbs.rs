@@ -23,6 +23,7 @@ const READS: &[&str] = &[
     "show seats KEY",
     "show holds KEY",
     "show orders KEY",
+    "show blocks KEY",
     "show queue KEY",
     "show watch KEY",
     "show export KEY",
@@ -36,6 +37,7 @@ const READS: &[&str] = &[
     "unit get u --realm KEY",
     "unit simulate-loss any --realm KEY",
     "realm get KEY",
+    "realm lift-guard KEY --yes",
     "account list --book KEY",
     "account get p1 --book KEY",
     "account history p1 --book KEY",
@@ -59,6 +61,7 @@ const WRITES: &[&str] = &[
     "unit rebalance --realm KEY",
     "account freeze p1 --book KEY",
     "account freeze p1 --until 1h --book KEY",
+    "account unfreeze p1 --book KEY",
     "account limit p1 --cap 5 --book KEY",
     "account move p1 --to m --book KEY",
     "account logout p1 --yes --book KEY",
@@ -158,7 +161,7 @@ pub(super) fn own_key(line: &str) -> &'static str {
 }
 
 fn all() -> impl Iterator<Item = &'static str> {
-    [READS, WRITES, MAKES, LISTS].concat().into_iter()
+    [READS, WRITES, MAKES, LISTS, IMPORTS].concat().into_iter()
 }
 
 #[track_caller]
@@ -172,7 +175,7 @@ pub(super) fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -
 #[test]
 fn wrong_command_line_is_2_and_says_what_to_write() {
     let server = RedisServer::builder().module(false).start();
-    for line in all() {
+    for line in all().chain(TASKS.iter().chain(ALONE).copied()) {
         let refused = ends(&server, line, &["--no-such-option"], 2);
         // Words of a command belong to it.
         assert!(refused.err.contains("no-such-option") || line.starts_with("redis"), "{}", refused.err);
@@ -186,6 +189,27 @@ fn wrong_command_line_is_2_and_says_what_to_write() {
     ] {
         let refused = run(&server, &line.split(' ').collect::<Vec<_>>()).ended(2);
         assert!(refused.err.contains(&format!("'{hint}'")), "{line}: {}", refused.err);
+    }
+}
+
+#[test]
+fn every_verb_of_the_help_is_in_a_list_here() {
+    let server = RedisServer::builder().module(false).start();
+    let listed = |heading: &str, words: &[&str]| -> Vec<String> {
+        let help = run(&server, &[words, &["--help"]].concat()).ok().out;
+        let lines = help.lines().skip_while(|line| *line != heading);
+        let lines = lines.skip_while(|line| !line.starts_with("  "));
+        let entries = lines.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+        entries.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
+    };
+    let all: Vec<&str> = all().chain(TASKS.iter().chain(ALONE).copied()).collect();
+    let nouns = listed("Usage: allot [NOUN [VERB]]", &[]);
+    assert!(nouns.len() > 12, "{nouns:?}");
+    for noun in nouns {
+        for verb in listed("Verbs:", &[&noun]) {
+            let begins = format!("{noun} {verb}");
+            assert!(all.iter().any(|line| line.starts_with(&begins)), "{begins}");
+        }
     }
 }
 
@@ -497,7 +521,7 @@ fn servers_that_are_away_silent_or_no_redis_are_6() {
         let odd = ends(&server, line, &["--server", &no_redis, "--limit-time", "1s"], 6);
         assert!(odd.err.contains("Redis"), "{line}: {}", odd.err);
     }
-    for line in ["task list", "task get aaaaffff.16176931.56000000.0", "task submit d.s.t", "node list"] {
+    for line in TASKS {
         ends(&server, line, &["--zookeeper", "127.0.0.1:1", "--limit-time", "300ms"], 6);
         ends(&server, line, &[], 2);
     }
@@ -556,6 +580,9 @@ fn full_disk_is_8_and_a_closed_pipe_is_no_failure() {
         "book export --book KEY",
     ];
     let lines = reads.iter().copied().chain(LISTS.iter().copied()).chain([
+        "show check DIR/plan.json",
+        "config check",
+        "version",
         "help formats",
         "--help",
         "config example",
@@ -640,6 +667,20 @@ fn mass_changes_want_a_yes() {
     }
     run(&server, &["redis", "CONF.TERM", REALM, "0", "me", "FORCE"]).ended(2);
     assert_eq!(server.digest(), digest);
+    for line in [
+        "HSET {r}:conf:guard units u",
+        "ACCOUNT.ATTACH {b}:book m i",
+        "ACCOUNT.LOGIN {b}:book p1 i t TTL 60000",
+    ] {
+        assert!(!matches!(server.raw().words(line), Reply::Error(_)), "{line}");
+    }
+    for (line, part) in [
+        ("realm lift-guard KEY", "lift the mass-failure guard"),
+        ("account logout p1 --book KEY", "end the login of t"),
+    ] {
+        let asked = ends(&server, line, &[], 2);
+        assert!(asked.err.contains(part) && asked.err.contains("--yes"), "{line}: {}", asked.err);
+    }
 }
 
 #[test]
