@@ -167,6 +167,7 @@ package_command_line() {
     "$allot" completion bash >"$folder/usr/share/bash-completion/completions/allot"
     "$allot" completion zsh >"$folder/usr/share/zsh/vendor-completions/_allot"
     "$allot" completion fish >"$folder/usr/share/fish/vendor_completions.d/allot.fish"
+    install_compressed docs/command-line.md "$folder/usr/share/doc/allot/command-line.md"
     install_documents "$package"
     pack "$package" "$(libraries_of "$folder/usr/bin/allot")"
 }

@@ -1,7 +1,6 @@
 //! `allot account`: the accounts of a book.
 
 use allot_client::{BookStore, Record};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use redis::Value as Reply;
@@ -11,7 +10,7 @@ use crate::complete;
 use crate::context::{Context, values};
 use crate::failure::{Failure, Result};
 use crate::output::columns;
-use crate::time::instant;
+use crate::time::ahead;
 
 /// Accounts asked for at a time.
 const PAGE: u32 = 1000;
@@ -42,7 +41,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// The account
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::accounts))]
+    #[arg(add = ArgValueCompleter::new(complete::accounts))]
     account: String,
     #[command(flatten)]
     book: Book,
@@ -67,7 +66,7 @@ pub(crate) struct Freeze {
     #[command(flatten)]
     one: One,
     /// It can be used again by itself at this time, or so long from now
-    #[arg(long, value_name = "TIME", value_parser = instant)]
+    #[arg(long, value_name = "TIME", value_parser = ahead)]
     until: Option<i64>,
 }
 
@@ -87,7 +86,7 @@ pub(crate) struct Move {
     #[command(flatten)]
     one: One,
     /// The module
-    #[arg(long, value_name = "MODULE", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "MODULE")]
     to: String,
 }
 
@@ -145,6 +144,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let book = book.open(context).await?;
             let before = info(&book, &account).await?;
             let from = before.text("module");
+            book.ask::<Reply>(book.begin("ACCOUNT.INFO").arg("MODULE").arg(&to)).await?;
             context.proceed(&format!("move account {account} from {from} to {to}"))?;
             book.ask::<Reply>(book.begin("ACCOUNT.MOVE").arg(&to).arg(1).arg(&account)).await?;
             let after = info(&book, &account).await?;

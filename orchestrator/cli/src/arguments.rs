@@ -2,7 +2,6 @@
 
 use allot_client::{BookStore, RealmStore};
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 
 use crate::context::Context;
@@ -13,7 +12,7 @@ use crate::{complete, stores};
 #[derive(Debug, Args)]
 pub(crate) struct Key {
     /// The key
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::keys))]
+    #[arg(add = ArgValueCompleter::new(complete::keys))]
     pub(crate) key: String,
 }
 
@@ -21,7 +20,7 @@ pub(crate) struct Key {
 #[derive(Debug, Args)]
 pub(crate) struct KeyAndFile {
     /// The key
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::keys))]
+    #[arg(add = ArgValueCompleter::new(complete::keys))]
     pub(crate) key: String,
     /// The file; - is standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
@@ -32,7 +31,7 @@ pub(crate) struct KeyAndFile {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Realm {
     /// Key of the realm [default: realm in the settings, or ALLOT_REALM]
-    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "KEY")]
     #[arg(add = ArgValueCompleter::new(complete::realms))]
     pub(crate) realm: Option<String>,
 }
@@ -51,7 +50,7 @@ impl Realm {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Book {
     /// Key of the book [default: book in the settings, or ALLOT_BOOK]
-    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "KEY")]
     #[arg(add = ArgValueCompleter::new(complete::books))]
     pub(crate) book: Option<String>,
 }

@@ -8,7 +8,6 @@ use allot_tools::accounts::file::{self, Contents, tiers_of};
 use allot_tools::accounts::import::{Difference, notify};
 use allot_tools::accounts::module_settings::{self, ModuleSettings};
 use allot_tools::accounts::simulate::{self, Options, Outcomes};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -46,7 +45,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct OfBook {
     /// The book [default: book in the settings, or ALLOT_BOOK]
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::books))]
+    #[arg(add = ArgValueCompleter::new(complete::books))]
     key: Option<String>,
 }
 
@@ -250,7 +249,7 @@ async fn diff(context: &Context, arguments: &Diff) -> Result {
     if context.out.is_table() {
         context.out.text(&as_lines(lines.iter().map(String::as_str)))?;
     } else {
-        context.out.done("", CHANGES, &row(&key, &difference, arguments.prune))?;
+        context.out.get(CHANGES, &row(&key, &difference, arguments.prune), &[])?;
     }
     match difference.changes(arguments.prune) {
         0 => Ok(()),

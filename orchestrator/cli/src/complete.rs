@@ -21,16 +21,17 @@ const MOST: usize = 500;
 
 /// The value of an option of the line that is completed.
 fn given(name: &str) -> Option<String> {
-    let words: Vec<String> = std::env::args().collect();
-    let place = words.iter().position(|word| word == name)?;
-    words.get(place + 1).cloned()
+    let is_option = |word: &String| word.split('=').next() == Some(name);
+    let mut words = std::env::args().skip_while(|word| !is_option(word));
+    let option = words.next()?;
+    option.split_once('=').map(|(_, value)| value.to_owned()).or_else(|| words.next())
 }
 
 fn context() -> Option<Context> {
-    let server = given("--server").or_else(|| std::env::var("ALLOT_SERVER").ok());
-    let config = given("--config").map(Into::into);
+    let (server, config) = (given("--server"), given("--config").map(Into::into));
+    let (zookeeper, limit_time) = (given("--zookeeper"), Some(LIMIT));
     let settings =
-        Settings::load(&Given { server, config, limit_time: Some(LIMIT), ..Given::default() }).ok()?;
+        Settings::load(&Given { server, config, zookeeper, limit_time, ..Given::default() }).ok()?;
     let out = Output { format: Format::Table, color: false, utc: true, width: None, quiet: true };
     Some(Context::new(out, settings, false, true))
 }

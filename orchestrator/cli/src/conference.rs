@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use allot_client::{CreateRequest, RealmStore, Record};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -47,7 +46,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// Number of the conference
-    #[arg(value_name = "N", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "N")]
     #[arg(add = ArgValueCompleter::new(complete::conferences))]
     number: String,
     #[command(flatten)]
@@ -74,20 +73,20 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// Number of the conference; '*' with --from
-    #[arg(value_name = "N", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "N")]
     number: String,
     /// Call a number for it from the pool at this key
     #[arg(long, value_name = "KEY", add = ArgValueCompleter::new(complete::pools))]
     from: Option<String>,
     /// Its start, if it is scheduled: 2026-11-21T17:00:00+01:00, or a length of time from now, 1h30m. Room and licences
     /// are reserved until its end
-    #[arg(long, value_name = "TIME", value_parser = time::instant, requires = "end", conflicts_with = "until_open")]
+    #[arg(long, value_name = "TIME", value_parser = time::ahead, requires = "end", conflicts_with = "until_open")]
     start: Option<i64>,
     /// Its end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = time::instant)]
+    #[arg(long, value_name = "TIME", value_parser = time::ahead)]
     end: Option<i64>,
     /// Room that it takes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     size: Option<u32>,
     /// Licences that it takes
     #[arg(long, value_name = "N")]
@@ -136,7 +135,7 @@ pub(crate) struct Extend {
     #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::span)]
     by: Option<Duration>,
     /// The new end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
-    #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::instant)]
+    #[arg(long, group = "new_end", value_name = "TIME", value_parser = time::ahead)]
     end: Option<i64>,
 }
 
@@ -146,7 +145,7 @@ pub(crate) struct Resize {
     #[command(flatten)]
     one: One,
     /// Room that it takes from now on
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     size: u32,
 }
 
@@ -234,12 +233,12 @@ async fn list(context: &Context, arguments: &List) -> Result {
 }
 
 async fn get(context: &Context, store: &RealmStore, number: &str) -> Result {
-    let mut record = store.ask::<Record>(store.begin("CONF.INFO").arg(number)).await?.json();
+    let mut record = Record::read(store.ask(store.begin("CONF.INFO").arg(number)).await?)?.json();
     if let Some(fields) = record.as_object_mut() {
         let identity = fields.get("cmu").cloned().unwrap_or_default();
         fields.insert("identity".to_owned(), identity);
     }
-    let details = store.ask::<Record>(store.begin("CONF.GET").arg(number)).await?;
+    let details = Record::read(store.ask(store.begin("CONF.GET").arg(number)).await?)?;
     let details: Vec<Value> =
         details.names().map(|name| json!({"name": name, "value": details.text(name)})).collect();
     let history = values(&store.history(number).await?);
@@ -252,6 +251,12 @@ async fn get(context: &Context, store: &RealmStore, number: &str) -> Result {
 
 async fn create(context: &Context, arguments: &Create) -> Result {
     context.no_dry_run("the creation of a conference")?;
+    if arguments.number == "*" && arguments.from.is_none() {
+        return Err(Failure::usage("'*' names no pool").hint("--from KEY names the pool of its number"));
+    }
+    if arguments.start.is_some() && arguments.start >= arguments.end {
+        return Err(Failure::usage("--end is not after --start"));
+    }
     let mut changing = Changing::connect(context, arguments.realm.key()).await?;
     let request = CreateRequest {
         e164: &arguments.number,
@@ -303,35 +308,29 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
     }
     context.proceed(&change)?;
     let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
-    let record = changing.store.ask::<Record>(&command).await?;
+    let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     done(context, &record, &format!("ends at {until}"))
 }
 
 async fn resize(context: &Context, Resize { one, size }: &Resize) -> Result {
+    context.no_dry_run("a change of the size")?;
     let mut changing = Changing::connect(context, one.realm.key()).await?;
-    let record = changing.info(&one.number).await?;
-    context.proceed(&format!(
-        "change the size of {} from {} to {size}",
-        described(&record),
-        record.text("size")
-    ))?;
     let command = changing.store.begin("CONF.RESIZE").arg(&one.number).arg(size).clone();
-    let record = changing.store.ask::<Record>(&command).await?;
+    let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     done(context, &record, &format!("has size {size}"))
 }
 
 async fn move_one(context: &Context, Move { one, to }: &Move) -> Result {
+    context.no_dry_run("a move")?;
     let mut changing = Changing::connect(context, one.realm.key()).await?;
     let mut command = changing.store.begin("CONF.MOVE");
     command.arg(&one.number);
     if let Some(to) = to {
         command.arg("TO").arg(stores::unit(&changing.store, to).await?);
     }
-    let record = changing.info(&one.number).await?;
-    context.proceed(&format!("move {}", described(&record)))?;
-    let record = changing.store.ask::<Record>(&command).await?;
+    let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     let (state, unit, target) = (record.text("state"), record.text("cmu"), record.text("moving_to"));
     let what = if target == "-" {
@@ -347,7 +346,7 @@ async fn end(context: &Context, one: &One) -> Result {
     let record = changing.info(&one.number).await?;
     context.confirm(&format!("end {}", described(&record))).await?;
     let release = changing.store.begin("CONF.RELEASE").arg(&one.number).clone();
-    let record = changing.store.ask::<Record>(&release).await?;
+    let record = Record::read(changing.store.ask(&release).await?)?;
     // A failover that loses the release would open the conference again when its unit is lost.
     changing.confirm(context).await?;
     done(context, &record, if record.text("state") == "ended" { "has ended" } else { "is ending" })

@@ -79,6 +79,36 @@ fn daemon_example() -> String {
     format!("{}\n{}", Given::example(), Console::example())
 }
 
+/// Keys, settings and `--server=NAME` are one word, which bash splits at each colon and equals sign: the completion gets the
+/// word whole, and bash gets the part behind the last such sign.
+const BASH: &str = r#"
+_allot() {
+    local place word typed= is_joined=
+    local -a words=()
+    for ((place = 0; place <= COMP_CWORD; place++)); do
+        word=${COMP_WORDS[place]}
+        if [[ $place -eq $COMP_CWORD && -z $2 && ${COMP_LINE:COMP_POINT-1:1} == [[:space:]] ]]; then
+            words+=("") typed=
+        elif [[ $word == [:=]* && $COMP_WORDBREAKS == *[:=]* || -n $is_joined ]] && [[ ${#words[@]} -gt 0 ]]; then
+            typed=${words[-1]}
+            [[ $word == [:=]* ]] && typed+=$word
+            words[-1]+=$word
+        else
+            words+=("$word") typed=
+        fi
+        is_joined=
+        [[ $word == *[:=] && $COMP_WORDBREAKS == *[:=]* ]] && is_joined=yes
+    done
+    local -a COMP_WORDS=("${words[@]}")
+    local COMP_CWORD=$((${#words[@]} - 1))
+    # Of a word that was not joined, bash has removed the quotes.
+    word=$2
+    [[ -n $typed ]] && word=${words[-1]}
+    _clap_complete_allot "$1" "$word" "$3"
+    COMPREPLY=("${COMPREPLY[@]#"$typed"}")
+}
+"#;
+
 /// Prints what a shell reads to complete command lines of `allot`. It asks this program for the words.
 pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -> Result {
     let mut script = Vec::new();
@@ -89,7 +119,13 @@ pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -
         .ok_or_else(absent)?
         .write_registration("COMPLETE", "allot", "allot", "allot", &mut script)
         .map_err(|error| Failure::file(Cause::Local, "the script", &error))?;
-    context.out.raw(&String::from_utf8_lossy(&script))
+    let script = String::from_utf8_lossy(&script);
+    if name == "bash" {
+        return context
+            .out
+            .raw(&script.replace("-F _clap_complete_allot", "-F _allot").replacen('\n', BASH, 1));
+    }
+    context.out.raw(&script)
 }
 
 /// Writes man pages of `allot`, `allotd` and each of their subcommands into a folder.
@@ -106,7 +142,7 @@ pub(crate) fn man_pages(folder: &Path, definition: clap::Command) -> Result {
 /// The variables of the environment, for `allot help environment`.
 pub(crate) fn environment() -> String {
     let mut text = String::from(
-        "Variables of the environment. An option overrides a variable, and a variable the files of settings.\n\n",
+        "Variables of the environment. An option overrides a variable, and a variable\nthe files of settings.\n\n",
     );
     let own = [
         ("ALLOT_SERVER", "the server: a name of the settings, HOST, HOST:PORT or an address"),
@@ -121,7 +157,17 @@ pub(crate) fn environment() -> String {
     for (variable, meaning) in
         own.into_iter().chain(servers.map(|(_, variable, _, meaning)| (*variable, *meaning)))
     {
-        let _ = writeln!(text, "  {variable:<30} {meaning}");
+        let _ = write!(text, "  {variable:<30}");
+        let mut column = 32;
+        for word in meaning.split(' ') {
+            if column + 1 + word.len() > 80 {
+                let _ = write!(text, "\n{:32}", "");
+                column = 32;
+            }
+            let _ = write!(text, " {word}");
+            column += 1 + word.len();
+        }
+        text.push('\n');
     }
     text
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use allot_client::{Connection, Record, Servers, Session, query};
+use allot_client::{Connection, Error, Record, Servers, Session, query};
 use allot_compaction::{Section, TaskClient};
 use allot_coordination::Coordinator;
 use allot_coordination::zookeeper::ConnectString;
@@ -119,7 +119,7 @@ impl Context {
     async fn within<T>(
         &self,
         servers: &Servers,
-        opening: impl Future<Output = Result<T, allot_client::Error>>,
+        opening: impl Future<Output = Result<T, Error>>,
     ) -> Result<T> {
         let named = |failure: Failure| match self.settings.missing_name() {
             Some(why) if failure.cause == Cause::Unreachable => failure.hint(why),
@@ -131,8 +131,12 @@ impl Context {
             let why = format!("{servers} did not answer within {limit}");
             Failure::new(Cause::Unreachable, why).hint("--limit-time 1m waits longer; is it a Redis server?")
         };
-        let opened = timeout(limit, opening).await.map_err(|_| late())?;
-        opened.map_err(|error| named(Failure::from(error)))
+        match timeout(limit, opening).await {
+            Err(_) => Err(late()),
+            // The limit of the connection itself is the same.
+            Ok(Err(Error::Link { source, .. })) if source.is_timeout() => Err(late()),
+            Ok(opened) => opened.map_err(|error| named(Failure::from(error))),
+        }
     }
 
     /// The masters of the server in use: one, or all of a cluster.
@@ -239,7 +243,8 @@ impl Context {
         let bar = if self.out.quiet { ProgressBar::hidden() } else { ProgressBar::new(total) };
         set_style(&bar, total);
         bar.set_message(what);
-        lock(&self.interrupted).work = Some((0, total, steps, again.to_owned()));
+        let again = again.replace("the same command", &format!("`{}`", terminal::command_line()));
+        lock(&self.interrupted).work = Some((0, total, steps, again));
         Work { bar, context: self.clone() }
     }
 
@@ -269,6 +274,14 @@ impl Context {
         let subject = lock(&self.subject).clone();
         let (Some((noun, key)), Some(code)) = (subject, failure.code.as_deref()) else { return failure };
         let (word, kind, name) = noun.words();
+        let list = match noun {
+            Noun::Realm => "allot conference list",
+            Noun::Book => "allot account list",
+            Noun::Show | Noun::Pool => "",
+        };
+        if code == "NOTFOUND" && failure.hint.is_none() && !list.is_empty() {
+            return failure.hint(list);
+        }
         if !matches!(code, "NOKEY" | "WRONGTYPE") {
             return failure;
         }

@@ -143,6 +143,9 @@ impl Failure {
         let shown = self.problems.iter().take(SHOWN);
         if as_json {
             let mut all = json!({"code": code, "word": word, "message": self.message, "hint": self.hint});
+            if let (Some(code), Some(all)) = (&self.code, all.as_object_mut()) {
+                all.insert("server_code".to_owned(), code.as_str().into());
+            }
             if let (false, Some(all)) = (self.problems.is_empty(), all.as_object_mut()) {
                 all.insert("problems".to_owned(), shown.cloned().collect::<Vec<_>>().into());
                 all.insert("problem_count".to_owned(), self.count.into());
@@ -201,8 +204,7 @@ impl From<Error> for Failure {
                     Self::refused(why)
                         .hint("load the module: loadmodule /path/to/liballot.so; allot server check")
                 } else {
-                    let shown = if code == "ERR" { String::new() } else { format!(" ({code})") };
-                    Self::new(cause_of(&code, &message), format!("{message}{shown}"))
+                    Self::new(cause_of(&code, &message), message)
                 };
                 Self { code: Some(code), ..failure }
             }
@@ -219,6 +221,14 @@ impl From<Error> for Failure {
             Error::Link { what, source } if source.is_timeout() => {
                 Self::new(Cause::Unreachable, format!("{what}: no answer in time"))
                     .hint("--limit-time 1m waits longer; is it a Redis server?")
+            }
+            Error::Link { what, source }
+                if source.is_connection_dropped() && !source.is_connection_refusal() =>
+            {
+                let why = format!("{what}: the connection was closed without an answer");
+                Self::new(Cause::Unreachable, why).hint(
+                    "is it a Redis server, and is it up? The address of one with TLS is rediss://HOST:PORT",
+                )
             }
             Error::Link { what, source } => {
                 let text = source.to_string();
@@ -260,10 +270,20 @@ impl From<Fault> for Failure {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Tree(error) => error.into(),
-            Fault::Wrong(why) => Self::usage(why),
+            Fault::Wrong(why) => Self::usage(as_options(&why)),
+            Fault::Absent(why) => Self::absent(why),
             Fault::Corrupt(why) | Fault::Refused(why) | Fault::Busy(why) => Self::refused(why),
         }
     }
+}
+
+/// The options that a text names as fields of a request, `retry_failed`, as people write them: --retry-failed.
+fn as_options(text: &str) -> String {
+    let option = |(place, part): (usize, &str)| match place % 2 {
+        0 => part.to_owned(),
+        _ => format!("--{}", part.replace('_', "-")),
+    };
+    text.split('`').enumerate().map(option).collect()
 }
 
 /// Errors of files and formats; what is an error of a server below its context keeps its cause.

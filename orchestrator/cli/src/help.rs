@@ -1,10 +1,12 @@
 //! `allot help`, and the form of all help texts: what it does, examples, own options; global options have a topic.
 
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
-use clap::Args;
-use clap::error::{ContextKind, ContextValue};
+use clap::builder::NonEmptyStringValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Id};
 
 use crate::config::environment;
 use crate::context::Noun;
@@ -48,6 +50,64 @@ fn examples(path: &str) -> String {
     if own.is_empty() { String::new() } else { format!("Examples:\n{}\n", own.join("\n")) }
 }
 
+/// Texts that may be empty: words of a command, tags of which there are none, the caches of the same server.
+const MAY_BE_EMPTY: [&str; 4] =
+    ["redis words", "conference alter require", "conference alter prefer", "show create from_caches"];
+
+/// Refuses empty values: they are empty variables of a script.
+fn without_empty(command: clap::Command, path: &str) -> clap::Command {
+    let is_text = |argument: &&clap::Arg| {
+        argument.get_value_parser().type_id() == TypeId::of::<String>()
+            && argument.get_possible_values().is_empty()
+            && !MAY_BE_EMPTY.contains(&format!("{path} {}", argument.get_id()).as_str())
+    };
+    let texts: Vec<Id> = command.get_arguments().filter(is_text).map(|text| text.get_id().clone()).collect();
+    texts.into_iter().fold(command, |command, text| {
+        command.mut_arg(text, |argument| argument.value_parser(NonEmptyStringValueParser::new()))
+    })
+}
+
+/// Options that `-h` leaves out, so that it fits on one screen.
+const RARE: [(&str, &[&str]); 4] = [
+    ("conference create", &["licences", "priority", "zone_fall", "prefer"]),
+    ("show create", &["tiers_key", "areas_key", "seats_key", "gaps"]),
+    (
+        "show rehearse",
+        &[
+            "from",
+            "side",
+            "focus",
+            "disambiguate",
+            "connections",
+            "confirm",
+            "release",
+            "ttl",
+            "seed",
+            "tier",
+        ],
+    ),
+    (
+        "task submit",
+        &[
+            "list_retries",
+            "allow_empty",
+            "min_score",
+            "budget",
+            "timeout",
+            "pc",
+            "retries",
+            "retry_failed",
+            "retry_delay",
+            "priority",
+            "limit",
+            "repeat",
+            "time_zone",
+            "after",
+            "node",
+        ],
+    ),
+];
+
 /// Gives the help of all verbs one form, and moves global options out of the way.
 pub(crate) fn shaped(command: clap::Command) -> clap::Command {
     let names: Vec<String> = command
@@ -56,6 +116,7 @@ pub(crate) fn shaped(command: clap::Command) -> clap::Command {
         .map(|argument| argument.get_id().to_string())
         .collect();
     let examples = format!("{}\n", examples("allot"));
+    let command = without_empty(command, "");
     let mut command = command.before_help(examples).after_help(ALL).help_template(TOP);
     for name in names {
         command = command.mut_arg(name, |argument| argument.hide(true));
@@ -73,9 +134,14 @@ fn form(command: clap::Command, path: &str) -> clap::Command {
         return command;
     }
     let examples = examples(path);
+    let rare = RARE.iter().find(|(of, _)| *of == path).map_or(&[][..], |(_, rare)| *rare);
+    let more = if rare.is_empty() { MORE.to_owned() } else { format!("--help shows more options. {MORE}") };
+    let command = rare.iter().fold(without_empty(command, path), |command, option| {
+        command.mut_arg(option, |option| option.hide_short_help(true))
+    });
     let mut command = command
         .help_template(TEMPLATE)
-        .after_help(MORE)
+        .after_help(more)
         .disable_help_subcommand(true)
         .subcommand_help_heading("Verbs")
         .subcommand_value_name("VERB");
@@ -97,17 +163,76 @@ pub(crate) fn print(text: &str) -> Result {
     written.and_then(|()| out.flush()).map_err(|error| Failure::file(Cause::Local, "standard output", &error))
 }
 
+/// What people write who know other command lines: of a noun, or of any (""), these words mean that verb or line.
+const SYNONYMS: [(&str, &[&str], &str); 14] = [
+    ("conference", &["delete", "rm", "remove", "cancel", "stop", "kill"], "end"),
+    ("task", &["delete", "rm", "remove", "cancel", "kill"], "stop"),
+    ("task", &["create", "add", "new", "run", "start"], "submit"),
+    ("task", &["logs", "log", "errors"], "failures"),
+    ("config", &["use-context", "use"], "server use NAME"),
+    ("realm", &["create", "add", "new", "config"], "set"),
+    ("pool", &["create", "add", "new"], "load"),
+    ("book", &["create", "add", "new", "load", "import"], "apply"),
+    ("account", &["create", "add", "new"], "book apply FILE"),
+    ("", &["describe", "show", "view", "info", "inspect", "status"], "get"),
+    ("", &["add", "new", "start"], "create"),
+    ("", &["cordon"], "drain"),
+    ("", &["uncordon"], "undrain"),
+    ("", &["delete", "rm", "remove", "destroy"], "redis DEL KEY"),
+];
+
+/// The most letters by which a verb is mistyped.
+const SLIP: usize = 2;
+
+/// The text of an error about this.
+fn about(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    }
+}
+
+/// The noun of a command line, and the verb.
+fn of_line<'a>(
+    words: &[OsString],
+    definition: &'a clap::Command,
+) -> Option<(&'a clap::Command, Option<&'a clap::Command>)> {
+    let mut words = words.iter();
+    let noun = words.find_map(|word| definition.find_subcommand(word))?;
+    Some((noun, words.find_map(|word| noun.find_subcommand(word))))
+}
+
+/// Whether the word in the place of a verb is a name, and neither mistyped nor a word of other command lines.
+pub(crate) fn is_name(error: &clap::Error, words: &[OsString], definition: &clap::Command) -> bool {
+    let (Some(word), Some((noun, _))) =
+        (about(error, ContextKind::InvalidSubcommand), of_line(words, definition))
+    else {
+        return false;
+    };
+    let is_slip = |verb: &clap::Command| strsim::osa_distance(word, verb.get_name()) <= SLIP;
+    noun.find_subcommand("get").is_some()
+        && !noun.get_subcommands().any(is_slip)
+        && !SYNONYMS.iter().any(|(_, synonyms, _)| synonyms.contains(&word))
+}
+
 /// A wrong command line, in the form of all failures.
 pub(crate) fn wrong(error: &clap::Error, words: &[OsString], definition: &clap::Command) -> Failure {
-    let text = error.render().to_string();
+    let noun = of_line(words, definition);
+    let kind = if noun.is_some() { "verb" } else { "noun" };
+    let text = error.render().to_string().replace("subcommand", kind);
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let meant = meant(error, words, definition);
+    let verb = about(error, ContextKind::InvalidSubcommand);
+    let is_close = |tip: &str| {
+        let mut offered = tip.split('\'').skip(1).step_by(2);
+        verb.is_none_or(|verb| offered.any(|other| strsim::osa_distance(other, verb) <= SLIP))
+    };
     let tips = rest.lines().map(str::trim).filter_map(|line| {
         let usage = line.starts_with("Usage: ") && meant.is_none();
         // Hardly anybody means a value.
-        let tip = line.strip_prefix("tip: ").filter(|tip| !tip.starts_with("to pass '"));
+        let tip = line.strip_prefix("tip: ").filter(|tip| !tip.starts_with("to pass '") && is_close(tip));
         tip.map(str::to_owned).or_else(|| usage.then(|| format!("{line}; --help shows the options")))
     });
     let hint = tips.chain(meant.clone()).collect::<Vec<_>>().join("; ");
@@ -117,26 +242,47 @@ pub(crate) fn wrong(error: &clap::Error, words: &[OsString], definition: &clap::
 
 /// What people may mean who know other command lines.
 fn meant(error: &clap::Error, words: &[OsString], definition: &clap::Command) -> Option<String> {
-    let text = |kind| {
-        error
-            .get(kind)
-            .and_then(|value| if let ContextValue::String(word) = value { Some(word) } else { None })
-    };
-    if let Some(option) = text(ContextKind::InvalidArg) {
-        let of_format = ["-o", "--output", "--json", "-w"].contains(&option.as_str());
-        return of_format.then(|| "--format json, wide or another: allot help formats".to_owned());
+    let line = of_line(words, definition);
+    if let Some(option) = about(error, ContextKind::InvalidArg) {
+        let own = line.and_then(|(_, verb)| verb);
+        let has_file = own.is_some_and(|verb| verb.get_arguments().any(|own| own.get_id() == "output"));
+        return match option {
+            "-o" if has_file => Some("--output FILE".to_owned()),
+            "-o" | "--output" | "--json" | "-w" => {
+                Some("--format json, wide or another: allot help formats".to_owned())
+            }
+            // A value without its option.
+            value if error.kind() == ErrorKind::UnknownArgument && !value.starts_with('-') => {
+                let options = own?.get_opts().filter_map(clap::Arg::get_long);
+                let own = options.filter(|option| !["realm", "book"].contains(option)).take(6);
+                let names: Vec<String> = own.map(|option| format!("--{option}")).collect();
+                let hint = format!("'{value}' may be the value of {}", names.join(" or "));
+                (!names.is_empty()).then_some(hint)
+            }
+            _ => None,
+        };
     }
-    let verb = text(ContextKind::InvalidSubcommand)?;
-    let noun = words.iter().find_map(|word| definition.find_subcommand(word));
-    let noun = noun.filter(|noun| noun.has_subcommands())?;
+    let verb = about(error, ContextKind::InvalidSubcommand)?;
+    let (noun, _) = line.filter(|(noun, _)| noun.has_subcommands())?;
     let name = noun.get_name();
     if noun.find_subcommand(verb).is_some() {
         return Some(format!("the noun comes first: allot {name} {verb}"));
     }
+    let has = |verb: &str| noun.find_subcommand(verb).is_some();
+    let is_value = Noun::ALL.iter().any(|noun| noun.words().0 == name);
+    let synonym = SYNONYMS.iter().find(|(of, words, meaning)| {
+        let is_line = meaning.contains(' ') && (*of == name || is_value);
+        (of.is_empty() || *of == name) && words.contains(&verb) && (is_line || has(meaning))
+    });
+    if let Some((_, _, meaning)) = synonym {
+        return Some(if has(meaning) {
+            format!("allot {name} {meaning}")
+        } else {
+            format!("allot {meaning}")
+        });
+    }
     let verbs: Vec<&str> = noun.get_subcommands().map(clap::Command::get_name).collect();
-    let others = if Noun::ALL.iter().any(|noun| noun.words().0 == name)
-        || ["conference", "unit", "account"].contains(&name)
-    {
+    let others = if is_value || ["conference", "unit", "account"].contains(&name) {
         "; allot help commands lists the commands of Redis for all else"
     } else {
         ""
@@ -164,7 +310,28 @@ pub(crate) fn run(Help { words }: &Help, mut definition: clap::Command) -> Resul
         };
         command = found;
     }
-    print(&command.render_help().to_string())
+    let has_rare = command.get_arguments().any(clap::Arg::is_hide_short_help_set);
+    let help = if has_rare { command.render_long_help() } else { command.render_help() };
+    print(&help.to_string())
+}
+
+/// The definition for man pages, which have global options and examples behind all options.
+pub(crate) fn for_man_pages(command: clap::Command) -> clap::Command {
+    let globals: Vec<Id> = command
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .map(|global| global.get_id().clone())
+        .collect();
+    let shown = |command: clap::Command, id| command.mut_arg(id, |global| global.hide(false));
+    examples_last(globals.into_iter().fold(command, shown))
+}
+
+fn examples_last(mut command: clap::Command) -> clap::Command {
+    if let Some(examples) = command.get_before_help().map(ToString::to_string) {
+        command = command.before_help("").after_help(examples);
+    }
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    verbs.into_iter().fold(command, |command, verb| command.mut_subcommand(verb, examples_last))
 }
 
 fn exit_codes() -> String {
@@ -172,7 +339,7 @@ fn exit_codes() -> String {
     for (_, code, word, meaning) in Cause::ALL {
         let _ = writeln!(text, "  {code:>3}  {word:<12} {meaning}");
     }
-    text + "\nWith --format json an error is one object on standard error: code, word, message, hint; of a file also problems.\n"
+    text + "\nWith --format json an error is one object on standard error: code, word,\nmessage, hint; of a file also problems, of a refusal of the server server_code.\n"
 }
 
 /// The global options, as clap shows them.
@@ -196,10 +363,12 @@ Formats of the output (--format, ALLOT_FORMAT, format in the settings):
   jsonl   one object a line, as soon as it is known
   csv     comma-separated values with a header
 
-The names of columns are the names of fields. Stable, and only added to: names of fields in json, jsonl and csv, the exit
-codes, and code, word, message and hint of errors. Not stable: tables, messages, the order of rows without an order of
-their own. Times are RFC 3339 in UTC. Lengths of time are milliseconds in fields that end in _ms. What is not known is null.
-Empty lists are printed as [] or a header, and the exit code is 1.
+The names of columns are the names of fields. Stable, and only added to: names
+of fields in json, jsonl and csv, the exit codes, and code, word, message and
+hint of errors. Not stable: tables, messages, the order of rows without an order
+of their own. Times are RFC 3339 in UTC. Lengths of time are milliseconds in
+fields that end in _ms. What is not known is null. Empty lists are printed as []
+or a header, and the exit code is 1.
 ";
 
 const TIME: &str = "\
@@ -208,12 +377,20 @@ Times and lengths of time:
   2026-11-21T18:00:00+01:00   a time of RFC 3339, in any zone
   500ms 4s 10m 1h30m 7days    a length of time; where a time is wanted, from now
 
-At a terminal times are shown in the zone of this machine. With --utc, in pipes and in json they are in UTC.
+At a terminal times are shown in the zone of this machine. With --utc, in pipes
+and in json they are in UTC.
 ";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn topics_fit_into_80_columns() {
+        for line in [exit_codes(), environment(), FORMATS.to_owned(), TIME.to_owned()].join("\n").lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
 
     #[test]
     fn every_cause_is_explained() {

@@ -1,8 +1,9 @@
-//! Files that commands read: a name, or `-` for standard input, which is copied to a temporary file. What is larger than
-//! its limit is refused before it is read.
+//! Files that commands read: a name, or `-` for standard input. What cannot be read again from its beginning, such as a
+//! pipe, is copied to a temporary file. What is larger than its limit is refused before it is read.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
+use std::os::fd::AsFd as _;
 
 use indicatif::HumanBytes;
 
@@ -28,26 +29,27 @@ pub(crate) fn open(path: &str, limit: u64) -> Result<Input> {
         let hint = format!("the limit is {}; split the file", HumanBytes(limit));
         Failure::input(format!("{name} has {size}")).hint(hint)
     };
-    if path == "-" {
-        let name = "standard input".to_owned();
-        let failed = |error: io::Error| Failure::file(Cause::Local, "standard input", &error);
-        let mut file = tempfile::tempfile().map_err(failed)?;
-        let read = io::copy(&mut io::stdin().lock().take(limit + 1), &mut file).map_err(failed)?;
-        if read > limit {
-            return Err(too_long(&name, "more"));
-        }
-        return Ok(Input { name, file });
-    }
-    let failed = |error: io::Error| Failure::file(Cause::Input, path, &error);
-    let file = File::open(path).map_err(failed)?;
+    let is_standard = path == "-";
+    let name = if is_standard { "standard input" } else { path };
+    let failed = |error: io::Error| Failure::file(Cause::Input, name, &error);
+    let file =
+        if is_standard { io::stdin().as_fd().try_clone_to_owned().map(File::from) } else { File::open(path) };
+    let mut file = file.map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(Failure::input(format!("{path} is a directory")));
+        return Err(Failure::input(format!("{name} is a directory")));
     }
-    if metadata.len() > limit {
-        return Err(too_long(path, &HumanBytes(metadata.len()).to_string()));
+    if is_standard || !metadata.is_file() {
+        let failed = |error: io::Error| Failure::file(Cause::Local, &format!("a copy of {name}"), &error);
+        let mut copy = tempfile::tempfile().map_err(failed)?;
+        if io::copy(&mut file.take(limit + 1), &mut copy).map_err(failed)? > limit {
+            return Err(too_long(name, "more"));
+        }
+        file = copy;
+    } else if metadata.len() > limit {
+        return Err(too_long(name, &HumanBytes(metadata.len()).to_string()));
     }
-    Ok(Input { name: path.to_owned(), file })
+    Ok(Input { name: name.to_owned(), file })
 }
 
 impl Input {
@@ -79,8 +81,22 @@ impl Input {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
 
     use super::*;
+
+    #[test]
+    fn pipe_is_read_again_and_has_a_limit_as_a_file() {
+        let at = |limit: u64| {
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(b"12345").unwrap();
+            drop(writer);
+            open(&format!("/proc/self/fd/{}", reader.as_raw_fd()), limit)
+        };
+        let mut input = at(5).unwrap();
+        assert_eq!((input.text().unwrap(), input.text().unwrap()), ("12345".to_owned(), "12345".to_owned()));
+        assert!(at(4).map(drop).unwrap_err().message.ends_with("has more"));
+    }
 
     #[test]
     fn input_beyond_its_limit_is_refused_before_it_is_read() {

@@ -3,6 +3,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
@@ -10,9 +11,13 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::ArgValueCompleter;
+use tokio::runtime::Handle;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::context::Context;
-use crate::failure::{Cause, Result};
+use crate::failure::{Cause, Failure, Result};
 use crate::output::{Format, Output};
 use crate::settings::{Given, Settings};
 
@@ -52,6 +57,9 @@ mod unit;
 mod upgrade;
 mod wait;
 mod watch;
+
+/// How long an interrupted command has to leave what it does, before it is cleaned up behind it.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// Allot hands scarce things out exactly once: seats, numbers, conferences and accounts, inside Redis.
 #[derive(Debug, Parser)]
@@ -169,8 +177,8 @@ fn main() -> ExitCode {
         }
     };
     let done = runtime.block_on(run(cli));
-    // A thread that waits for storage which does not answer must not keep the process.
-    runtime.shutdown_background();
+    // A thread that waits for storage or for standard input must not keep the process, and finds the runtime to its end.
+    std::mem::forget(runtime);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -180,20 +188,33 @@ fn main() -> ExitCode {
     }
 }
 
-/// The values of a command line. A noun without a verb lists.
+/// The values of a command line. A noun without a verb lists, and a name behind it is that of a thing to show.
 fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
-    use ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingSubcommand, UnknownArgument};
+    use ErrorKind::{
+        DisplayHelpOnMissingArgumentOrSubcommand, InvalidSubcommand, MissingSubcommand, UnknownArgument,
+    };
     let definition = definition();
-    definition.clone().try_get_matches_from(words).or_else(|error| match error.kind() {
+    let error = match definition.clone().try_get_matches_from(words) {
+        Ok(matches) => return Ok(matches),
+        Err(error) => error,
+    };
+    let lists = |word: &OsString| {
+        definition.find_subcommand(word).is_some_and(|noun| noun.find_subcommand("list").is_some())
+    };
+    let Some(noun) = words.iter().position(lists) else { return Err(error) };
+    let (before, after) = words.split_at(noun + 1);
+    let parsed =
+        |verb: &str| definition.clone().try_get_matches_from([before, &[verb.into()], after].concat());
+    let is_bare = after.first().is_none_or(|word| word.to_string_lossy().starts_with('-'));
+    match error.kind() {
+        // The verb says what is wrong with an option.
+        UnknownArgument if is_bare => parsed("list"),
         MissingSubcommand | DisplayHelpOnMissingArgumentOrSubcommand | UnknownArgument => {
-            let is_noun = |word: &OsString| definition.find_subcommand(word).is_some();
-            let verb = words.iter().position(is_noun).map_or(words.len(), |noun| noun + 1);
-            let (before, after) = words.split_at(verb);
-            let listing = [before, &["list".into()], after].concat();
-            definition.clone().try_get_matches_from(listing).map_err(|_| error)
+            parsed("list").map_err(|_| error)
         }
+        InvalidSubcommand if help::is_name(&error, words, &definition) => parsed("get").map_err(|_| error),
         _ => Err(error),
-    })
+    }
 }
 
 /// Reads the command line, and whether errors are objects.
@@ -229,7 +250,9 @@ async fn run(cli: Cli) -> Result {
     let noun = match noun {
         None => return help::print(&definition().render_help().to_string()),
         Some(Noun::Help(topic)) if !topic.is_of_server() => return help::run(&topic, definition()),
-        Some(Noun::Man(config::Man { folder })) => return config::man_pages(&folder, definition()),
+        Some(Noun::Man(config::Man { folder })) => {
+            return config::man_pages(&folder, help::for_man_pages(definition()));
+        }
         // The console has the settings of a service, of its own file.
         Some(Noun::Console(arguments)) => return console::run(global.verbose, *arguments).await,
         Some(noun) => noun,
@@ -249,11 +272,31 @@ async fn run(cli: Cli) -> Result {
     let utc = settings.utc || width.is_none();
     let out = Output { format: settings.format, color, utc, width, quiet: global.quiet };
     let context = Context::new(out, settings, global.yes, global.dry_run);
+    // Signals are heard before anything begins.
+    let stopped = stopped();
+    let (stop, stopping) = oneshot::channel::<()>();
+    let own = context.clone();
+    // A thread of its own: what reads standard input or checks a large file hears nothing meanwhile.
+    let mut work = tokio::task::spawn_blocking(move || {
+        Handle::current().block_on(async {
+            tokio::select! {
+                biased;
+                _ = stopping => Ok(()),
+                done = dispatch(&own, noun) => done,
+            }
+        })
+    });
     let done = tokio::select! {
-        // Signals are heard before anything begins.
         biased;
-        cause = stopped() => Err(context.interrupted(cause).await),
-        done = dispatch(&context, noun) => done,
+        cause = stopped => {
+            drop(stop);
+            let _ = timeout(GRACE, &mut work).await;
+            Err(context.interrupted(cause).await)
+        }
+        done = &mut work => match done {
+            Ok(done) => done,
+            Err(panic) => Err(Failure::new(Cause::Local, panic.to_string())),
+        },
     };
     match done {
         Ok(()) => Ok(()),
@@ -261,17 +304,15 @@ async fn run(cli: Cli) -> Result {
     }
 }
 
-/// Waits for a signal that ends the process.
-async fn stopped() -> Cause {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => Cause::Interrupted,
-        _ = terminate.recv() => Cause::Terminated,
+/// Hears signals that end the process, from the call on.
+fn stopped() -> impl Future<Output = Cause> {
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()].map(signal);
+    async move {
+        let [Ok(mut interrupt), Ok(mut terminate)] = signals else { return std::future::pending().await };
+        tokio::select! {
+            _ = interrupt.recv() => Cause::Interrupted,
+            _ = terminate.recv() => Cause::Terminated,
+        }
     }
 }
 
@@ -324,6 +365,58 @@ mod tests {
     }
 
     #[test]
+    fn names_behind_a_noun_are_shown_and_slips_are_not_taken_for_names() {
+        let parse = |line: &str| matches(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let verb = |line: &str| {
+            let parsed = parse(line).unwrap();
+            let (_, noun) = parsed.subcommand().unwrap();
+            noun.subcommand_name().unwrap().to_owned()
+        };
+        assert_eq!(verb("allot conference 4930123"), "get");
+        assert_eq!(verb("allot unit unit-a --realm r"), "get");
+        for line in ["allot unit drian", "allot conference delete", "allot task 1 2", "allot server far"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        let option = parse("allot conferences --stat open").unwrap_err().render().to_string();
+        assert!(option.contains("'--state'"), "{option}");
+    }
+
+    #[test]
+    fn words_of_other_command_lines_lead_to_the_verb() {
+        for (line, hint) in [
+            ("allot create show", "allot show create"),
+            ("allot conference delete 1", "allot conference end"),
+            ("allot describe unit u", "allot unit get"),
+            ("allot show rm k", "allot redis DEL"),
+            ("allot node cordon n", "allot node drain"),
+            ("allot task create d.s.t", "allot task submit"),
+            ("allot task logs t", "allot task failures"),
+            ("allot config use-context far", "allot server use"),
+            ("allot record collect --group g -o f", "--output"),
+            ("allot show list -o json", "--format json"),
+            ("allot conference extend 1 30m", "--by"),
+            ("allot conference move 1 unit-b", "--to"),
+            ("allot account limit a 5", "--cap"),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let failure = help::wrong(&matches(&words).unwrap_err(), &words, &definition());
+            let said = format!("{} {}", failure.message, failure.hint.unwrap_or_default());
+            assert!(said.contains(hint) && !said.contains("subcommand"), "{line}: {said}");
+            assert!(!said.contains("similar"), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn man_pages_have_examples_and_global_options() {
+        let folder = tempfile::tempdir().unwrap();
+        config::man_pages(folder.path(), help::for_man_pages(definition())).unwrap();
+        let page = std::fs::read_to_string(folder.path().join("allot-task-submit.1")).unwrap();
+        for part in ["  allot task submit shop.public.orders", "\\-\\-server", "\\-\\-list\\-retries"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+
+    #[test]
     fn global_options_are_accepted_anywhere() {
         for line in [
             "allot --server h:7 show get k",
@@ -357,21 +450,21 @@ mod tests {
     fn help_of_each_verb_fits_on_one_screen() {
         fn check(command: &mut clap::Command) {
             let lines = command.render_help().to_string().lines().count();
-            assert!(lines <= 45, "{} has {lines} lines", command.get_name());
+            assert!(lines <= 40, "{} has {lines} lines", command.get_name());
             let verbs: Vec<String> =
                 command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-            for verb in verbs.iter().filter(|verb| *verb != "console" && *verb != "submit") {
+            for verb in verbs.iter().filter(|verb| *verb != "console") {
                 command.find_subcommand_mut(verb).into_iter().for_each(check);
             }
         }
-        let mut all = definition().term_width(100);
+        let mut all = definition().term_width(80);
         all.build();
         check(&mut all);
     }
 
     #[test]
     fn slips_are_refused() {
-        let parse = |line: &[&str]| Cli::try_parse_from(line).map(drop);
+        let parse = |line: &[&str]| matches(&line.iter().map(OsString::from).collect::<Vec<_>>()).map(drop);
         assert!(parse(&["allot", "show", "get", ""]).is_err());
         assert!(parse(&["allot", "pool", "load", "", "f"]).is_err());
         assert!(parse(&["allot", "show", "rehearse"]).is_err());
@@ -380,5 +473,18 @@ mod tests {
         assert!(parse(&["allot", "show", "create", "k", "--from-caches"]).is_ok());
         assert!(parse(&["allot", "book", "apply", "f", "--max-delete", "3"]).is_err());
         assert!(parse(&["allot", "task", "pause"]).is_err());
+        assert!(parse(&["allot", "conference", "alter", "1", "--require", ""]).is_ok());
+        for line in [
+            &["--server", "", "show", "list"][..],
+            &["node", "drain", ""],
+            &["task", "reassign", "aaaaffff.16176931.56000000.0", "--to", ""],
+            &["task", "submit", "d.s.t", "--node", ""],
+            &["conference", "list", "--unit", ""],
+            &["conference", "create", "1", "--require", ""],
+            &["server", "use", ""],
+            &["show", "seats", "k", "--tier", ""],
+        ] {
+            assert!(parse(&[&["allot"], line].concat()).is_err(), "{line:?}");
+        }
     }
 }

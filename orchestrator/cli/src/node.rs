@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use allot_compaction::TaskClient;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -50,9 +51,17 @@ columns! {
 
 /// Runs a verb.
 pub(crate) async fn run(context: &Context, verb: &Verb) -> Result {
+    let client = context.tasks().await?;
+    let done = run_with(context, &client, verb).await;
+    client.coordinator.close().await;
+    done
+}
+
+async fn run_with(context: &Context, client: &TaskClient, verb: &Verb) -> Result {
     match verb {
-        Verb::List => list(context).await,
+        Verb::List => list(context, client).await,
         Verb::Drain(Drain { one: One { node }, deadline }) => {
+            client.known(node).await?;
             match deadline.map(humantime::format_duration) {
                 None => context.proceed(&format!("drain node {node}"))?,
                 Some(after) => {
@@ -61,18 +70,17 @@ pub(crate) async fn run(context: &Context, verb: &Verb) -> Result {
                         .await?;
                 }
             }
-            let client = context.tasks().await?;
             let subtasks = client.drain(node, *deadline).await?;
-            client.coordinator.close().await;
             let line = format!("node {node} takes no more subtasks; {subtasks} run or wait there");
             context.out.done(&line, DRAINED, &json!({"node": node, "state": "drained", "subtasks": subtasks}))
         }
         Verb::Undrain(One { node }) => {
+            if !client.units().await?.drained.contains_key(node) {
+                client.known(node).await?;
+            }
             context.proceed(&format!("let node {node} take subtasks again"))?;
-            let client = context.tasks().await?;
             let was_drained = client.undrain(node).await?;
             let subtasks = client.store.at(node, None).await?.len();
-            client.coordinator.close().await;
             let line = if was_drained {
                 format!("node {node} takes subtasks again")
             } else {
@@ -83,8 +91,7 @@ pub(crate) async fn run(context: &Context, verb: &Verb) -> Result {
     }
 }
 
-async fn list(context: &Context) -> Result {
-    let client = context.tasks().await?;
+async fn list(context: &Context, client: &TaskClient) -> Result {
     let (units, monitor) = (client.units().await?, client.monitor().await?);
     let mut rows: Vec<Value> = Vec::new();
     for (name, info) in &units.live {
@@ -101,6 +108,5 @@ async fn list(context: &Context) -> Result {
     for name in units.drained.keys().filter(|name| !units.live.contains_key(*name)) {
         rows.push(json!({"node": name, "state": "drained, away"}));
     }
-    client.coordinator.close().await;
     context.out.list(NODES, &rows, "no node of compaction is present")
 }

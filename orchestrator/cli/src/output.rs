@@ -345,11 +345,19 @@ impl Output {
     }
 
     /// Prints one line after a change, or for programs the object that was changed.
-    pub(crate) fn done(&self, message: &str, columns: &[Column], value: &Value) -> Result {
-        if self.is_json() {
-            return self.json(&named(columns, value).into());
-        }
-        if self.quiet { Ok(()) } else { self.text(&format!("{message}\n")) }
+    pub(crate) fn done(&self, message: &str, columns: &'static [Column], value: &Value) -> Result {
+        let printed = match self.format {
+            Format::Json | Format::Jsonl => self.json(&named(columns, value).into()),
+            Format::Csv => self.list(columns, std::slice::from_ref(value), ""),
+            Format::Table | Format::Wide if self.quiet => Ok(()),
+            Format::Table | Format::Wide => self.text(&format!("{message}\n")),
+        };
+        printed.map_err(|mut failure| {
+            if failure.cause == Cause::Local {
+                failure.message.push_str("; the change is made");
+            }
+            failure
+        })
     }
 }
 

@@ -4,7 +4,6 @@ use allot_client::{NumberStore, Record};
 use allot_tools::numbers::file::{Numbers, read};
 use allot_tools::numbers::migrate;
 use allot_tools::table::Problems;
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use redis::Value as Reply;
 use serde_json::{Value, json};
@@ -70,10 +69,10 @@ pub(crate) struct Import {
     #[command(flatten)]
     pool: Key,
     /// Key of the list of free numbers
-    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "KEY")]
     list: String,
     /// Key of the hash of states, which has all numbers
-    #[arg(long, value_name = "KEY", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "KEY")]
     hash: String,
     /// Lease of the calls in progress; without it, they have no deadline
     #[arg(long, value_name = "TIME", value_parser = time::span)]

@@ -1,7 +1,6 @@
 //! `allot realm`: realms of conferences and their settings.
 
 use allot_client::{RealmStore, Record};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::json;
@@ -37,7 +36,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct OfRealm {
     /// The realm [default: realm in the settings, or ALLOT_REALM]
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::realms))]
+    #[arg(add = ArgValueCompleter::new(complete::realms))]
     key: Option<String>,
 }
 
@@ -66,6 +65,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::LiftGuard(OfRealm { key }) => {
             let key = key.unwrap_or_else(|| context.settings.realm());
             let store = stores::realm(context, Some(&key)).await?;
+            store.stat().await?;
             let Some(units) = guard(&store).await? else {
                 return Err(Failure::no("the mass-failure guard does not hold"));
             };
@@ -97,6 +97,11 @@ async fn set(context: &Context, words: &[String]) -> Result {
     let key = key.unwrap_or_else(|| context.settings.realm());
     let store = stores::realm(context, Some(&key)).await?;
     let said = words.iter().filter(|word| word.contains('=')).cloned().collect::<Vec<_>>().join(", ");
+    if let Err(error) = store.stat().await
+        && error.code() != Some("NOKEY")
+    {
+        return Err(error.into());
+    }
     context.proceed(&format!("set {said} of realm '{key}'"))?;
     let mut command = store.begin("CONF.REALM");
     for (_, word, value) in &changes {

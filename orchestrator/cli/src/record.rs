@@ -2,19 +2,18 @@
 //! only. To collect them, a consumer group keeps the place of the reader, and keeps the server from trimming entries that
 //! were not read.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use allot_client::streams::{BLOCK, Entry, Group, read_list};
 use allot_client::{Error, RealmStore, Session};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use tokio::time::sleep;
 
 use crate::arguments::Realm;
 use crate::call_record::{CallRecord, Form, Last, RECORD};
 use crate::context::{Context, Noun};
-use crate::failure::{Cause, Failure, Result};
+use crate::failure::{Cause, Failure, Result, counted};
 use crate::output::{Format, columns};
 use crate::record_file::RecordFile;
 use crate::terminal::note;
@@ -42,7 +41,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct Collect {
     /// Consumer group of the event stream that keeps the place; one for each file
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long)]
     group: String,
     /// The file: JSON lines, or CSV with --format csv
     #[arg(long, value_name = "FILE")]
@@ -91,6 +90,10 @@ async fn list(context: &Context, realm: &Realm) -> Result {
 
 async fn collect(context: &Context, arguments: &Collect) -> Result {
     context.no_dry_run("the collection of records")?;
+    if arguments.output == Path::new("-") {
+        let why = "records are appended to a file, so that each is there once; - is none";
+        return Err(Failure::usage(why).hint("allot record list prints records"));
+    }
     let form = match context.out.format {
         Format::Csv => Form::Csv,
         Format::Table | Format::Jsonl => Form::Jsonl,
@@ -120,7 +123,7 @@ async fn collect(context: &Context, arguments: &Collect) -> Result {
     drop(work);
     let (name, group) = (arguments.output.display().to_string(), &arguments.group);
     let row = serde_json::json!({"output": name, "group": group, "records": count});
-    context.out.done(&format!("{count} records were appended to {name}"), COLLECTED, &row)
+    context.out.done(&format!("{} appended to {name}", counted(count, "record")), COLLECTED, &row)
 }
 
 /// A failure of the file of records: of this machine, or of what is in the file.

@@ -7,7 +7,7 @@ use clap::Args;
 use redis::{Cmd, Value as Reply, cmd};
 use serde_json::Value;
 
-use crate::context::Context;
+use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result};
 use crate::output::{Format, csv_cell, csv_line, field};
 use crate::{redis_docs, terminal};
@@ -60,12 +60,18 @@ pub(crate) async fn run(context: &Context, Redis { words }: &Redis) -> Result {
         );
         return Err(Failure::usage(format!("{option} stands behind the command of Redis")).hint(hint));
     }
-    if let Some(loss) = loss(words) {
-        context.confirm(&loss).await?;
+    let told = loss(words);
+    if let Some(loss) = &told {
+        context.confirm(loss).await?;
     }
     let mut command = Cmd::new();
     command.arg(words);
     let mut connection = connect(context, words).await?;
+    if told.is_none()
+        && let Some(loss) = loss_of_keys(&mut connection, words).await
+    {
+        context.confirm(&loss).await?;
+    }
     // Records are maps in RESP3. A server that does not speak it replies lists.
     let _: Result<Reply, _> = query(&mut connection, cmd("HELLO").arg(3)).await;
     match query::<Reply>(&mut connection, &command).await {
@@ -95,12 +101,46 @@ fn loss(words: &[String]) -> Option<String> {
         ("FLUSHALL", _) => Some("delete all keys of the server".to_owned()),
         ("FLUSHDB", _) => Some("delete all keys of the database".to_owned()),
         ("DEL" | "UNLINK", _) if !arguments.is_empty() => Some(format!("delete {}", arguments.join(", "))),
+        ("NUMPOOL.DEL" | "ACCOUNT.DEL" | "ACCOUNT.DELMODULE", _) => {
+            let (key, deleted) = arguments.split_first()?;
+            Some(format!("delete {} from '{key}'", deleted.join(" ")))
+        }
         ("CONF.REALM", "DROP") => Some(format!("end all conferences of {}", arguments.join(" "))),
         ("CONF.TERM" | "ACCOUNT.TERM", "FORCE") => {
             Some("take the claim of the present leader away".to_owned())
         }
         _ => None,
     }
+}
+
+/// What a command of Redis itself does to values of Allot and their event streams that it writes; `None` if it writes none.
+/// Such a command knows nothing of the value: it replaces, moves or deletes the whole.
+async fn loss_of_keys(connection: &mut Connection, words: &[String]) -> Option<String> {
+    let name = words.first()?.to_ascii_uppercase();
+    // Commands of modules know their values, and so do scripts that call them.
+    if name.contains('.') || name.starts_with("EVAL") || name.starts_with("FCALL") {
+        return None;
+    }
+    let flags = cmd("COMMAND").arg("GETKEYSANDFLAGS").arg(words).clone();
+    // A command without keys is an error here, and a wrong one is explained when it is sent.
+    let keys: Vec<(String, Vec<String>)> = query(connection, &flags).await.ok()?;
+    for (key, flags) in &keys {
+        let has = |wanted: &str| flags.iter().any(|flag| flag == wanted);
+        if !has("update") && !has("delete") {
+            continue;
+        }
+        let kind: String = query(connection, cmd("TYPE").arg(key)).await.ok()?;
+        let noun = Noun::ALL.into_iter().map(Noun::words).find(|(_, found, _)| *found == kind);
+        // Entries are added and taken all the time.
+        let harms_stream = has("delete") || !name.starts_with('X');
+        let is = match noun {
+            Some((_, _, is)) => is,
+            None if kind == "stream" && key.ends_with(":evt") && harms_stream => "an event stream",
+            None => continue,
+        };
+        return Some(format!("do {} on '{key}', which is {is}", words.join(" ")));
+    }
+    None
 }
 
 /// A refusal with what to write instead.

@@ -1,6 +1,6 @@
 //! `allot show rehearse`: sells a copy of a show out, and checks that no seat is given to two buyers at once.
 
-use std::path::Path;
+use std::fs;
 
 use allot_client::{Connection, SeatStore, query};
 use allot_tools::rush::{self, Options};
@@ -27,11 +27,11 @@ const REMOVED: &str = "the copy is removed";
 pub(crate) struct Rehearse {
     /// A file with a seating plan, or the key of a show: a copy of it is sold, and removed afterwards
     #[arg(required_unless_present = "really", value_name = "FILE|KEY", value_hint = clap::ValueHint::FilePath)]
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::shows))]
+    #[arg(add = ArgValueCompleter::new(complete::shows))]
     show: Option<String>,
     /// Sell the seats of this key itself: nobody can buy them afterwards
     #[arg(long, value_name = "KEY", conflicts_with = "show")]
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::shows))]
+    #[arg(add = ArgValueCompleter::new(complete::shows))]
     really: Option<String>,
     #[command(flatten)]
     reading: Reading,
@@ -52,7 +52,8 @@ columns! {
 /// Makes the copy that is sold, and returns its key.
 async fn copy(context: &Context, arguments: &Rehearse, wanted: &str) -> Result<String> {
     let random = rand::random::<u64>();
-    let (key, plan) = if Path::new(wanted).is_file() || wanted == "-" {
+    let is_file = wanted == "-" || fs::metadata(wanted).is_ok_and(|found| !found.is_dir());
+    let (key, plan) = if is_file {
         let (_, plan) = build(wanted, read(wanted, None)?, &arguments.reading)?;
         (format!("rehearsal:{random:016x}"), plan)
     } else {

@@ -120,6 +120,11 @@ impl Findings {
         self.0.iter().map(line).collect()
     }
 
+    /// What was found out; what could not be found out is a finding.
+    fn take<T>(&mut self, check: &str, found: Result<T, Error>) -> Option<T> {
+        found.map_err(|error| self.failed(check, &error.into())).ok()
+    }
+
     fn failed(&mut self, check: &str, failure: &Failure) {
         self.add(check, failure.message.clone(), Some(failure.hint.as_deref().unwrap_or("see the message")));
     }
@@ -182,18 +187,45 @@ async fn check(context: &Context) -> Result {
     if problems > 0 { Err(Failure::no(counted(problems as u64, "problem"))) } else { Ok(()) }
 }
 
+/// The name of the server and its version.
+fn product(server: &HashMap<String, String>) -> String {
+    match (server.get("valkey_version"), server.get("redis_version")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (None, version) => format!("Redis {}", version.map_or("of no version", String::as_str)),
+    }
+}
+
+/// The commands that the user may not run, of those that lists of each noun begin with.
+async fn forbidden(master: &mut Connection) -> Vec<&'static str> {
+    let nobody = format!("allot:check:{:016x}", rand::random::<u64>());
+    let scan = cmd("SCAN").arg(0).arg("COUNT").arg(1).clone();
+    let reads = Noun::ALL.map(|noun| (noun.totals().0, cmd(noun.totals().0).arg(&nobody).clone()));
+    let mut forbidden = Vec::new();
+    for (name, command) in [("SCAN", scan)].into_iter().chain(reads) {
+        let tried: Result<Reply, Error> = query(master, &command).await;
+        // The keys that a user may read are no fault.
+        if let Err(Error::Refused { code, message, .. }) = tried
+            && code == "NOPERM"
+            && message.contains("command")
+        {
+            forbidden.push(name);
+        }
+    }
+    forbidden
+}
+
 async fn check_server(findings: &mut Findings, master: &mut Connection) {
     let server = match info(master, "server").await {
         Ok(server) => server,
         Err(error) => return findings.failed("password and ACL", &error.into()),
     };
     let field = |fields: &HashMap<String, String>, name: &str| fields.get(name).cloned().unwrap_or_default();
-    let (version, port) = (field(&server, "redis_version"), field(&server, "tcp_port"));
+    let version = field(&server, "redis_version");
     let old =
         version.split('.').next().and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major < 7);
     findings.add(
         "reach",
-        format!("Redis {version} at port {port}"),
+        format!("{} at port {}", product(&server), field(&server, "tcp_port")),
         old.then_some("Allot needs Redis 7.0 or later"),
     );
     let user: Result<String, Error> = query(master, cmd("ACL").arg("WHOAMI")).await;
@@ -203,6 +235,11 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
             findings.add("password and ACL", "a user of few rights", None);
         }
         Err(error) => findings.failed("password and ACL", &error.into()),
+    }
+    let forbidden = forbidden(master).await;
+    if !forbidden.is_empty() {
+        let action = "docs/deploy.md has the ACL rules for operators";
+        findings.add("ACL", format!("the user may not: {}", forbidden.join(", ")), Some(action));
     }
     match module(master).await {
         Ok(Some(version)) => {
@@ -220,7 +257,7 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
         }
         Err(error) => findings.failed("module", &error.into()),
     }
-    if let Ok(counters) = info(master, "allot").await {
+    if let Some(counters) = findings.take("internal errors", info(master, "allot").await) {
         let errors = field(&counters, "allot_internal_errors");
         let broken = errors.parse().is_ok_and(|errors: u64| errors > 0);
         findings.add(
@@ -229,13 +266,13 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
             broken.then_some("a bug: please report it, with the log of the server"),
         );
     }
-    if let Ok(replication) = info(master, "replication").await {
+    if let Some(replication) = findings.take("role", info(master, "replication").await) {
         let (role, replicas) = (field(&replication, "role"), field(&replication, "connected_slaves"));
         let action =
             (role != "master").then_some("name the master, or Sentinels: redis+sentinel://HOST:PORT/MASTER");
         findings.add("role", format!("{role}, {replicas} replicas"), action);
     }
-    if let Ok(persistence) = info(master, "persistence").await {
+    if let Some(persistence) = findings.take("persistence", info(master, "persistence").await) {
         let append = field(&persistence, "aof_enabled") == "1";
         let failed = ["rdb_last_bgsave_status", "aof_last_write_status"]
             .iter()
@@ -248,7 +285,8 @@ async fn check_server(findings: &mut Findings, master: &mut Connection) {
         findings.add("persistence", if append { "append-only file" } else { "no append-only file" }, action);
     }
     let before = time::now();
-    if let Ok((seconds, micros)) = query::<(i64, i64)>(master, &cmd("TIME")).await {
+    let told = query::<(i64, i64)>(master, &cmd("TIME")).await;
+    if let Some((seconds, micros)) = findings.take("clocks", told) {
         let ahead = seconds * 1000 + micros / 1000 - i64::midpoint(before, time::now());
         let action = (ahead.abs() > CLOCKS).then_some("set both clocks by NTP");
         findings.add("clocks", format!("the server is {ahead} ms ahead of this machine"), action);
@@ -297,7 +335,7 @@ pub(crate) async fn version(context: &Context) -> Result {
     let client = env!("CARGO_PKG_VERSION");
     let found = async {
         let mut connection = context.connect(&context.settings.servers("")?).await?;
-        let server = info(&mut connection, "server").await?.remove("redis_version");
+        let server = Some(product(&info(&mut connection, "server").await?));
         Ok::<_, Failure>((server, module(&mut connection).await?))
     };
     let (server, module, failure) = match found.await {
@@ -308,7 +346,7 @@ pub(crate) async fn version(context: &Context) -> Result {
     let row = json!({"client": client, "module": module, "server": server, "fits": fit});
     if context.out.is_table() {
         let module = module.as_deref().unwrap_or("none found");
-        let server = server.map_or_else(|| "not reachable".to_owned(), |version| format!("Redis {version}"));
+        let server = server.as_deref().unwrap_or("not reachable");
         let verdict = match fit {
             Some(true) => "client and module fit\n",
             Some(false) => "client and module do not fit: use the same minor version\n",

@@ -125,7 +125,7 @@ fn read(path: &Path) -> Result<File> {
 #[derive(Debug, Default, Args)]
 pub(crate) struct Given {
     /// The server: a name of the settings, HOST, HOST:PORT, or an address such as redis://HOST:PORT
-    #[arg(long, global = true, value_name = "NAME|URL", env = "ALLOT_SERVER", hide_env = true)]
+    #[arg(long, global = true, value_name = "NAME|URL")]
     pub(crate) server: Option<String>,
     /// File of settings, over ~/.config/allot/config.toml and /etc/allot/config.toml
     #[arg(long, global = true, value_name = "FILE")]
@@ -140,7 +140,7 @@ pub(crate) struct Given {
     #[arg(long, global = true)]
     pub(crate) utc: bool,
     /// Time limit of each answer [default: 10s]
-    #[arg(long, global = true, value_name = "TIME", value_parser = time::span, env = "ALLOT_LIMIT_TIME", hide_env = true)]
+    #[arg(long, global = true, value_name = "TIME", value_parser = time::limit, env = "ALLOT_LIMIT_TIME", hide_env = true)]
     pub(crate) limit_time: Option<Duration>,
 }
 
@@ -167,10 +167,12 @@ impl Settings {
             all.utc = all.utc.or(under.utc);
             all.limit_time = all.limit_time.or(under.limit_time);
         }
-        let named = given.server.clone().filter(|name| !name.is_empty() || env::var_os(SERVER).is_none());
-        let is_variable = env::var(SERVER).ok() == named;
+        // An empty variable is none. An empty option is refused as a slip: another server would be meant.
+        let variable = env::var_os(SERVER).filter(|name| !name.is_empty());
+        let variable = variable.map(|name| name.to_string_lossy().into_owned());
+        let named = given.server.clone().or(variable);
         let named_by = match (&named, &all.server) {
-            (Some(_), _) if is_variable => SERVER.to_owned(),
+            (Some(_), _) if given.server.is_none() => SERVER.to_owned(),
             (Some(_), _) => "--server".to_owned(),
             // Where servers have names, a word is one, and not a host.
             (None, Some(name))
@@ -204,7 +206,7 @@ impl Settings {
             }
             (None, None) => Format::default(),
         };
-        let limit = all.limit_time.as_deref().map(time::span).transpose();
+        let limit = all.limit_time.as_deref().map(time::limit).transpose();
         let limit = given.limit_time.or(limit.map_err(|why| wrong("limit-time", why))?).unwrap_or(LIMIT);
         let utc = given.utc || all.utc.unwrap_or(false);
         Ok(Self { named: all.servers, name, named_by, server, format, utc, limit, files })

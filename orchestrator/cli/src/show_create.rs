@@ -8,7 +8,6 @@ use allot_tools::seats::places::Place;
 use allot_tools::seats::{self, Difference, Format, caches, hash_tag, side};
 use allot_tools::table::Problems;
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 use redis::{Cmd, Value as Reply, cmd};
 use serde_json::{Value, json};
@@ -51,7 +50,6 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     /// Key of the show
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
     #[arg(add = ArgValueCompleter::new(complete::shows))]
     key: String,
     /// The seating plan: JSON of Allot or pretix, or a table; - is standard input

@@ -94,7 +94,6 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
     /// The table: DATABASE.SCHEMA.TABLE
-    #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
     table: String,
     #[command(flatten)]
     wanted: Submission,
@@ -255,7 +254,7 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         Verb::Submit(arguments) => submit(context, client, *arguments).await,
         Verb::Explain(One { task }) => {
             find(client, task).await?;
-            let reasons = client.explain(task).await?;
+            let reasons = client.explain(task, &|ms| context.out.time(ms as i64)).await?;
             if context.out.is_table() {
                 return context.out.text(&lines(reasons.iter().map(String::as_str)));
             }
@@ -263,12 +262,12 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         }
         Verb::Failures { one: One { task }, round } => failures(context, client, task, round).await,
         Verb::Retry(Waiting { one: One { task }, wait: waits }) => {
+            context.no_dry_run("a retry")?;
             let before = find(client, task).await?;
             let what = match before.state {
                 State::Cancel => "its round".to_owned(),
                 _ => format!("{} failed partitions", before.result.failed_count),
             };
-            context.proceed(&format!("run {what} of task {task} again"))?;
             let retried = client.retry(task).await?;
             context.out.done(&format!("task {task} runs {what} again"), TASK, &row(&retried, &[]))?;
             if waits { wait(context, client, task).await } else { Ok(()) }
@@ -278,14 +277,14 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
         Verb::Stop(Waiting { one: One { task }, wait: waits }) => stop(context, client, task, waits).await,
         Verb::Set(wanted) => {
             let id: TaskId = wanted.id.parse().map_err(Failure::usage)?;
-            find(client, id).await?;
+            TaskClient::tried(&wanted, unfinished(client, id).await?)?;
             context.proceed(&format!("change options of task {id}"))?;
             let task = client.set(&wanted).await?;
             context.out.done(&format!("task {id} is changed"), TASK, &row(&task, &[]))
         }
         Verb::Reassign(Reassign { task, to }) => {
+            context.no_dry_run("a choice of another node")?;
             find(client, task.of_main()).await?;
-            context.proceed(&format!("give {task} to {}", to.as_deref().unwrap_or("another node")))?;
             let node = client.reassign(task, to.as_deref()).await?;
             let what = if task.is_main() { "task" } else { "subtask" };
             let after = row(&find(client, task.of_main()).await?, &[]);
@@ -316,6 +315,15 @@ async fn find(client: &TaskClient, id: TaskId) -> Result<MainTask> {
         Failure::absent(format!("there is no task {id}"))
             .hint(format!("allot task history {id} looks among finished ones"))
     })
+}
+
+/// A task that has not ended.
+async fn unfinished(client: &TaskClient, id: TaskId) -> Result<MainTask> {
+    let task = find(client, id).await?;
+    if task.state.is_over() {
+        return Err(Failure::refused(format!("task {id} has ended: {}", task.state)));
+    }
+    Ok(task)
 }
 
 async fn list(context: &Context, client: &TaskClient, List { live, watch: follows }: &List) -> Result {
@@ -418,7 +426,7 @@ async fn failures(context: &Context, client: &TaskClient, id: TaskId, round: Opt
 async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused: bool) -> Result {
     let (verb, done) = if paused { ("pause", "paused") } else { ("resume", "resumed") };
     if let Some(id) = which.task {
-        find(client, id).await?;
+        unfinished(client, id).await?;
         context.proceed(&format!("{verb} task {id}"))?;
         let task = client.store.pause(id, paused).await?;
         if !paused {
@@ -453,7 +461,7 @@ async fn note_pause(context: &Context, client: &TaskClient) -> Result {
 }
 
 async fn stop(context: &Context, client: &TaskClient, id: TaskId, waits: bool) -> Result {
-    let task = find(client, id).await?;
+    let task = unfinished(client, id).await?;
     let (table, rest) = (task.table().join("."), task.round_size().saturating_sub(task.result.all()));
     context.confirm(&format!("stop task {id} on {table}, of which {rest} partitions are not done")).await?;
     let mut stopped = client.store.stop(id).await?;
@@ -478,7 +486,7 @@ async fn wait(context: &Context, client: &TaskClient, id: TaskId) -> Result {
         task.state, task.round, total.success_count, total.failed_count, total.stopped_count
     );
     if context.out.is_json() {
-        context.out.done("", TASK, &row(&task, &[]))?;
+        context.out.get(TASK, &row(&task, &[]), &[])?;
     }
     let is_whole = total.failed_count == 0 && total.stopped_count == 0 && task.failed_rounds == 0;
     if task.state == State::Done && is_whole {
@@ -490,10 +498,15 @@ async fn wait(context: &Context, client: &TaskClient, id: TaskId) -> Result {
 }
 
 async fn follow(client: &TaskClient, id: TaskId, work: &Work) -> Result<MainTask> {
+    let mut told = String::new();
     loop {
         match client.task(id).await {
             Ok(task) if task.state.is_over() => return Ok(task),
             Ok(task) => {
+                if task.error != told {
+                    told.clone_from(&task.error);
+                    work.note(&format!("task {id}: {told}"));
+                }
                 work.message(format!("round {}", task.round));
                 work.at(task.result.all(), task.round_size());
             }

@@ -51,6 +51,17 @@ pub(crate) fn output() -> BufWriter<io::Stdout> {
     BufWriter::with_capacity(1 << 16, io::stdout())
 }
 
+/// The command line of this process, as a shell takes it.
+pub(crate) fn command_line() -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_./:=,@%+-".contains(letter);
+    let quoted = |word: String| {
+        let is_plain = !word.is_empty() && word.chars().all(is_plain);
+        if is_plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    std::iter::once("allot".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// The columns of the terminal on standard output; `None` where that is no terminal.
 pub(crate) fn width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| io::stdout().is_terminal())?;

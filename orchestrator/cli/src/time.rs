@@ -29,6 +29,17 @@ pub(crate) fn instant(text: &str) -> Result<i64, String> {
     Ok(now().saturating_add(i64::try_from(from_now.as_millis()).unwrap_or(i64::MAX)))
 }
 
+/// Reads a time as [`instant`], which is not over.
+pub(crate) fn ahead(text: &str) -> Result<i64, String> {
+    instant(text).and_then(|time| if time > now() { Ok(time) } else { Err("this time is over".to_owned()) })
+}
+
+/// Reads a time limit.
+pub(crate) fn limit(text: &str) -> Result<Duration, String> {
+    span(text)
+        .and_then(|limit| if limit.is_zero() { Err("it is longer than 0s".to_owned()) } else { Ok(limit) })
+}
+
 /// A time of RFC 3339 in UTC; a number that is no time remains a number.
 pub(crate) fn utc(ms: i64) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| format!("{time:.3}"))
@@ -64,6 +75,8 @@ mod tests {
             assert!((ms - 1000..=ms).contains(&ahead), "{text}: {ahead}");
         }
         assert!(instant("soon").unwrap_err().contains("90m"));
+        assert!(ahead("2023-11-14T22:13:20Z").is_err() && ahead("1h").is_ok());
+        assert!(limit("0s").is_err() && limit("1s").is_ok());
         assert_eq!(utc(1_700_000_000_000), "2023-11-14T22:13:20.000Z");
         assert_eq!((length(1500), length(3_600_500)), ("1s 500ms".into(), "1h".into()));
     }

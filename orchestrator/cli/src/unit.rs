@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use allot_client::{PlannedMove, RealmStore, Record};
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use serde_json::{Value, json};
@@ -12,7 +11,7 @@ use tokio::time::sleep;
 use crate::arguments::Realm;
 use crate::complete;
 use crate::context::{Context, values};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, counted};
 use crate::output::{columns, field, short};
 use crate::stores::{self, Changing, guard};
 use crate::watch::watch;
@@ -39,7 +38,7 @@ pub(crate) enum Verb {
 #[derive(Debug, Args)]
 pub(crate) struct One {
     /// The unit: its short name, or its identity
-    #[arg(value_parser = NonEmptyStringValueParser::new(), add = ArgValueCompleter::new(complete::units))]
+    #[arg(add = ArgValueCompleter::new(complete::units))]
     unit: String,
     #[command(flatten)]
     realm: Realm,
@@ -199,12 +198,12 @@ async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Res
     let mut changing = Changing::connect(context, realm.key()).await?;
     let identity = stores::unit(&changing.store, unit).await?;
     let before = record(&changing.store, &identity).await?;
-    let conferences = field(&before, "conferences");
+    let conferences = counted(field(&before, "conferences").as_u64().unwrap_or(0), "conference");
     let name = short(&identity).to_owned();
     if moves {
-        context.confirm(&format!("drain {name} and move its {conferences} conferences away")).await?;
+        context.confirm(&format!("drain {name} and move its {conferences} away")).await?;
     } else {
-        context.proceed(&format!("place nothing new on {name}; its {conferences} conferences stay"))?;
+        context.proceed(&format!("place nothing new on {name}, which keeps {conferences}"))?;
     }
     let mut command = changing.store.begin("CMU.DRAIN");
     command.arg(&identity);
@@ -215,8 +214,8 @@ async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Res
     changing.confirm(context).await?;
     let after = record(&changing.store, &identity).await?;
     let said = if moves {
-        let (moved, left) = (reply.text("moves"), reply.text("left"));
-        format!("unit {name} is draining: {moved} conferences are moving, {left} are left")
+        let (moved, left) = (counted(reply.get::<u64>("moves")?, "conference"), reply.text("left"));
+        format!("unit {name} is draining: {moved} began to move, {left} left")
     } else {
         format!("unit {name} is draining: it gets no new conferences")
     };

@@ -31,7 +31,7 @@ pub(crate) struct Upgrading {
     /// Read the old tree from files: a directory that contains its Scheduler directory.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Processing cluster of the tasks [default: compaction.pc]
+    /// Processing cluster of the tasks [default: default]
     #[arg(long)]
     pc: Option<String>,
     /// Path of the old tree in ZooKeeper [default: the first known path that exists]

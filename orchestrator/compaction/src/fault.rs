@@ -13,6 +13,8 @@ pub enum Fault {
     Corrupt(String),
     /// The request itself is wrong: no state of the tasks would make it right.
     Wrong(String),
+    /// There is no such task, compaction node or processing cluster.
+    Absent(String),
     /// The operation is refused, for a reason that people understand. Repeating it does not help.
     Refused(String),
     /// The operation is refused as things stand now, for a reason that people understand. Later it may succeed.
@@ -23,7 +25,11 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tree(error) => error.fmt(f),
-            Self::Corrupt(why) | Self::Wrong(why) | Self::Refused(why) | Self::Busy(why) => f.write_str(why),
+            Self::Corrupt(why)
+            | Self::Wrong(why)
+            | Self::Absent(why)
+            | Self::Refused(why)
+            | Self::Busy(why) => f.write_str(why),
         }
     }
 }
@@ -41,7 +47,7 @@ impl Retryable for Fault {
         match self {
             Self::Tree(error) => error.retry(),
             Self::Corrupt(_) | Self::Wrong(_) | Self::Refused(_) => Retry::Refused,
-            Self::Busy(_) => Retry::Later,
+            Self::Absent(_) | Self::Busy(_) => Retry::Later,
         }
     }
 }

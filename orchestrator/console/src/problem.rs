@@ -86,7 +86,7 @@ impl From<Fault> for Problem {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Wrong(why) => Self::bad(why),
-            Fault::Refused(why) | Fault::Busy(why) => Self::conflict(why),
+            Fault::Absent(why) | Fault::Refused(why) | Fault::Busy(why) => Self::conflict(why),
             // Waiting does not help: somebody must look at the data.
             Fault::Corrupt(why) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged-data", why),
             Fault::Tree(error) => error.into(),

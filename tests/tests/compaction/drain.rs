@@ -22,9 +22,11 @@ fn drained_node_begins_no_more_until_it_is_undrained() {
     eventually("both slots to be taken", TASK_TIMEOUT, || cluster.noted("begun").len() == 2);
     cluster.join_with(1, &runner, &[UNHURRIED]);
     eventually("the other node to take some", TASK_TIMEOUT, || cluster.noted("begun").len() == 4);
+    let asked = cluster.node(&["drain", "host0_9876", "--deadline", "1m"]).ended(2);
+    assert!(asked.err.contains("end what still runs there") && asked.err.contains("--yes"), "{}", asked.err);
     let drained = cluster.node(&["drain", "host0_9876"]).ok().out;
     assert!(drained.starts_with("node host0_9876 takes no more subtasks"), "{drained}");
-    assert!(cluster.node(&["drain", "host7_9876"]).ended(5).err.contains("there is no compaction node"));
+    assert!(cluster.node(&["drain", "host7_9876"]).ended(4).err.contains("there is no compaction node"));
     let state = |cluster: &CompactionCluster| cluster.nodes()[0]["state"].as_str().unwrap().to_owned();
     assert_eq!(state(&cluster), "drained");
     let why = cluster.run(&["explain", &id]).ok().out;

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
+use allot_tests::terminal::on_terminal;
 use allot_tests::{Process, eventually};
 
 /// A runner that fails at its partition as often as the file `fails` says.
@@ -174,8 +175,27 @@ fn task_of_a_schedule_waits_for_its_time() {
         "{task}"
     );
     let explained = cluster.run(&["explain", &id]).ok().out;
-    assert!(explained.contains("round 1 is due at 2028-02-29T01:00:00Z"), "{explained}");
+    assert!(explained.contains("round 1 is due at 2028-02-29T01:00:00.000Z"), "{explained}");
+    let mut in_japan = cluster.command(&["explain", &id]);
+    let shown = on_terminal(in_japan.env("TZ", "Asia/Tokyo"));
+    assert!(shown.contains("round 1 is due at 2028-02-29 10:00:00 JST"), "{shown}");
+    let asked = cluster.run(&["stop", &id]).ended(2);
+    assert!(asked.err.contains("this would stop task") && asked.err.contains("--yes"), "{}", asked.err);
+    for words in [&["stop", &id][..], &["pause", &id], &["set", &id, "--limit", "2"]] {
+        assert!(cluster.run(&[words, &["--dry-run"]].concat()).ok().out.contains("dry run: would "));
+    }
     let _ = cluster.run(&["stop", &id, "--wait", "--yes"]).ok();
+    // A task that has ended is not changed, and a dry run says so.
+    for words in
+        [&["stop", &id, "--yes"][..], &["pause", &id], &["resume", &id], &["set", &id, "--limit", "2"]]
+    {
+        let dry = cluster.run(&[words, &["--dry-run"]].concat()).ended(5);
+        assert!(dry.err.contains("has ended"), "{}", dry.err);
+        let _ = cluster.run(words).ended(5);
+    }
+    for words in [&["reassign", &id, "--to", "nosuch"][..], &["submit", "d.s.t", "--pc", "nosuch"]] {
+        let _ = cluster.run(words).ended(4);
+    }
     for (expression, why) in [("0 2 30 2 *", "names no time"), ("0 2 * *", "has 4 fields")] {
         let refused = cluster.run(&["submit", "d.s.t", "--cron", expression]).ended(2);
         assert!(refused.err.contains(why), "{}", refused.err);

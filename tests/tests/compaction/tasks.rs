@@ -207,11 +207,11 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     assert_ne!(managed(), manager);
     let _ = cluster.run(&["reassign", &id, "--to", &manager]).ok();
     assert_eq!(managed(), manager);
-    assert!(cluster.run(&["reassign", &id, "--to", "nobody_1"]).ended(5).err.contains("nobody_1"));
+    assert!(cluster.run(&["reassign", &id, "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
     assert_eq!(managed(), manager);
     let waiting = shown["subtasks"][0].clone();
     let (sub, worker) = (waiting["subtask"].as_str().unwrap(), waiting["worker"].as_str().unwrap());
-    assert!(cluster.run(&["reassign", sub, "--to", "nobody_1"]).ended(5).err.contains("nobody_1"));
+    assert!(cluster.run(&["reassign", sub, "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
     let now = || {
         let subs = cluster.json(&["get", &id])["subtasks"].clone();
         subs.as_array().unwrap().iter().find(|now| now["subtask"] == sub).unwrap().clone()

@@ -189,6 +189,7 @@ fn thousand_old_tasks_are_taken_over_once_despite_kills() {
             let point = COUNT - kill * COUNT / 10 - random.below(COUNT / 10);
             killed(&cluster, tree, &["--finalize"], &old, (usize::MAX, point)).await;
         }
+        assert!(cluster.run(&["upgrade", "--finalize"]).ended(2).err.contains("--yes"));
         let _ = cluster.run(&["upgrade", "--finalize", "--yes"]).ok();
         assert!(tree.get(OLD).await.unwrap().is_none() && tree.get(&locks).await.unwrap().is_none());
         assert_eq!(cluster.json(&["list"]).as_array().unwrap().len(), COUNT);

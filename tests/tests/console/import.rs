@@ -63,7 +63,7 @@ fn import_deletes_nothing_that_the_comparison_did_not_show() {
     };
     let apply = |shown: &Value| import(&console, json!({"delete": true, "seen": shown["comparison"]}));
     let shown = compare();
-    assert!(shown["lines"].to_string().contains("1 accounts are deleted: old"), "{shown}");
+    assert!(shown["lines"].to_string().contains("1 accounts to delete: old"), "{shown}");
     server.command("ACCOUNT.ADD {b} billing QUOTA 100 ACCOUNTS 1 new");
     let refused = apply(&shown);
     assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("refused")), "{}", refused.body);

@@ -55,7 +55,7 @@ impl TaskClient {
     pub async fn task(&self, id: TaskId) -> Result<MainTask, Fault> {
         let main = self.store.main(id).await?;
         main.map(|main| main.task).ok_or_else(|| {
-            Fault::Refused(format!(
+            Fault::Absent(format!(
                 "task {id} does not exist; allot task history {id} looks among the packed ones"
             ))
         })
@@ -126,16 +126,26 @@ impl TaskClient {
         self.store.retry(id, &manager, packed.as_ref()).await
     }
 
+    /// What [`set`](Self::set) would make of this task.
+    pub fn tried(wanted: &TaskChange, mut task: MainTask) -> Result<MainTask, Fault> {
+        let (_, change) = wanted.change()?;
+        change(&mut task)?;
+        Ok(task)
+    }
+
+    /// Refuses a unit that is neither present nor has been.
+    pub async fn known(&self, unit: &str) -> Result<(), Fault> {
+        let is_known = self.units().await?.live.contains_key(unit)
+            || self.store.tree.get(&self.store.paths.inbox(unit)).await?.is_some();
+        let why = || format!("there is no compaction node {unit}; allot node list lists them");
+        if is_known { Ok(()) } else { Err(Fault::Absent(why())) }
+    }
+
     /// Drains a unit, present or not, until [`undrain`](Self::undrain): it takes nothing more, finishes what runs, and others
     /// take what waits there. After `deadline`, if there is one, what still runs is ended and runs elsewhere. Another call
     /// changes the deadline. Returns how many subtasks are at the unit.
     pub async fn drain(&self, unit: &str, deadline: Option<Duration>) -> Result<usize, Fault> {
-        let is_known = self.units().await?.live.contains_key(unit)
-            || self.store.tree.get(&self.store.paths.inbox(unit)).await?.is_some();
-        if !is_known {
-            let why = format!("there is no compaction node {unit}; allot node list lists them");
-            return Err(Fault::Refused(why));
-        }
+        self.known(unit).await?;
         let since = now_ms();
         let after = |span: Duration| since.saturating_add(span.as_millis() as u64);
         let data = write(&Drained { since, deadline: deadline.map_or(0, after) });
@@ -227,14 +237,19 @@ impl TaskClient {
 fn chosen(key: &str, units: &Units, pc: &str) -> Result<String, Fault> {
     let unit = choose(key, &units.bins(pc)).map(|bin| bin.name.clone());
     unit.ok_or_else(|| {
-        Fault::Busy(format!("no compaction node of {pc} {}; allot node list lists them", units.lack(pc)))
+        let why = format!("no compaction node of {pc} {}; allot node list lists them", units.lack(pc));
+        let is_known = units.live.is_empty() || units.live.values().any(|info| info.pc == pc);
+        if is_known { Fault::Busy(why) } else { Fault::Absent(why) }
     })
 }
 
 /// Why this unit cannot be given work of this processing cluster.
 fn unusable(unit: &str, units: &Units, pc: &str) -> Fault {
     Fault::Busy(match units.live.get(unit) {
-        None => format!("compaction node {unit} is not present; allot node list lists them"),
+        None => {
+            let why = format!("compaction node {unit} is not present; allot node list lists them");
+            return Fault::Absent(why);
+        }
         Some(info) if info.pc != pc => format!("compaction node {unit} is of {}, and not of {pc}", info.pc),
         Some(_) => format!("compaction node {unit} is drained; allot node undrain {unit} lets it take work"),
     })

@@ -23,9 +23,12 @@ pub fn time(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 
+/// How times are written.
+type Shown<'a> = &'a (dyn Fn(u64) -> String + Sync);
+
 impl TaskClient {
-    /// The reasons why a task is not running, or not finished.
-    pub async fn explain(&self, id: TaskId) -> Result<Vec<String>, Fault> {
+    /// The reasons why a task is not running, or not finished. `time` writes times, in milliseconds since 1970.
+    pub async fn explain(&self, id: TaskId, time: Shown<'_>) -> Result<Vec<String>, Fault> {
         let (task, units) = (self.task(id).await?, self.units().await?);
         let subs = count_subtasks(self, id).await?;
         let before = match task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
@@ -39,7 +42,7 @@ impl TaskClient {
         let limits = limits(self, &task, &units).await?;
         let inboxes = self.store.inboxes().await?.into_iter();
         let away = inboxes.filter_map(|(unit, inbox)| Some((unit, inbox.away?))).collect();
-        let there = Presences { units: &units, away };
+        let there = Presences { units: &units, away, time };
         Ok(reasons(&task, waits, &limits, &subs, &there, now_ms()))
     }
 }
@@ -77,11 +80,12 @@ async fn count_subtasks(client: &TaskClient, id: TaskId) -> Result<Counts, Fault
 struct Presences<'a> {
     units: &'a Units,
     away: BTreeMap<String, u64>,
+    time: Shown<'a>,
 }
 
 impl Presences<'_> {
     fn since(&self, unit: &str) -> String {
-        self.away.get(unit).map(|at| format!(" since {}", time(*at))).unwrap_or_default()
+        self.away.get(unit).map(|at| format!(" since {}", (self.time)(*at))).unwrap_or_default()
     }
 }
 
@@ -112,7 +116,7 @@ fn reasons(
 ) -> Vec<String> {
     if task.state.is_over() {
         let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
-        return vec![format!("it has ended, {} since {}{why}", task.state, time(task.finished))];
+        return vec![format!("it has ended, {} since {}{why}", task.state, (there.time)(task.finished))];
     }
     let mut all = Vec::new();
     let has_manager = there.units.live.contains_key(&task.manager);
@@ -137,7 +141,7 @@ fn reasons(
     {
         all.push(format!(
             "it is outside of its window {window}, which opens at {}",
-            time(now + span.as_millis() as u64)
+            (there.time)(now + span.as_millis() as u64)
         ));
     }
     let is_next = waits.is_empty();
@@ -153,11 +157,11 @@ fn reasons(
     }
     if task.listing.is_none() {
         if task.retry.at > now {
-            let (count, at) = (task.result.failed_count, time(task.retry.at));
+            let (count, at) = (task.result.failed_count, (there.time)(task.retry.at));
             all.push(format!("{count} failed partitions of round {} run again at {at}", task.round));
         } else if task.next_at > now {
             let what = if task.list_failed > 0 { "lists its partitions again" } else { "is due" };
-            all.push(format!("round {} {what} at {}", task.round + 1, time(task.next_at)));
+            all.push(format!("round {} {what} at {}", task.round + 1, (there.time)(task.next_at)));
         } else if is_next && !task.paused && !there.units.are_tasks_paused && has_manager {
             all.push("its manager lists its partitions".to_owned());
         }

@@ -77,13 +77,13 @@ pub struct Submission {
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
     /// The compaction node that manages it [default: compaction.node, if a file names it; else by hashing]
-    #[arg(long, value_name = "NODE")]
+    #[arg(long, value_name = "NODE", help = "The compaction node that manages it [default: by hashing]")]
     pub node: Option<String>,
     /// Processing cluster [default: that of the compaction node, or compaction.pc]
-    #[arg(long)]
+    #[arg(long, help = "Processing cluster [default: that of --node, or \"default\"]")]
     pub pc: Option<String>,
     /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
-    #[arg(long)]
+    #[arg(long, help = "Times that a subtask starts again after its worker was lost [default: 1]")]
     pub retries: Option<u32>,
     /// Times that partitions which failed run again, after all others of the round [default: 0]
     #[arg(long, value_name = "TIMES")]

@@ -205,7 +205,7 @@ fn unit(number: u64) -> String {
 async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Fault>>) {
     while let Err(fault) = ask().await {
         match fault {
-            Fault::Refused(_) | Fault::Busy(_) => return,
+            Fault::Absent(_) | Fault::Refused(_) | Fault::Busy(_) => return,
             fault if matches!(fault.retry(), Retry::Pause | Retry::Reread) => {
                 sleep(Duration::from_millis(20)).await;
             }

@@ -48,7 +48,7 @@ pub(super) struct One {
 }
 
 pub(super) async fn explain(console: Arc<Console>, One { id: task }: One) -> Result<Vec<String>, Problem> {
-    Ok(tasks(&console)?.explain(id(&task)?).await?)
+    Ok(tasks(&console)?.explain(id(&task)?, &allot_compaction::time).await?)
 }
 
 /// The failures of a task.

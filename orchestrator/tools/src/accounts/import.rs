@@ -127,7 +127,7 @@ impl Difference {
         let line = |Change { fate, said, names, .. }: &Change| match fate {
             Fate::Created => format!("+ {said}{names}"),
             Fate::Changed => format!("~ {said}{names}"),
-            Fate::Deleted if delete => format!("- {said} are deleted{names}"),
+            Fate::Deleted if delete => format!("- {said} to delete{names}"),
             Fate::Deleted => format!("  {said} are not in the file and stay (--prune deletes them){names}"),
             Fate::Lent => format!("  {said}{names}"),
         };

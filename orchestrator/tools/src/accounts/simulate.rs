@@ -32,9 +32,10 @@ const FIRST_LINE: usize = 2;
 /// The options of a simulation.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count.
+    /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count; - is
+    /// standard input.
     trace: PathBuf,
-    /// The accounts, as `allot book export` prints them.
+    /// The accounts, as `allot book export` prints them; - is standard input.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
     /// Interval of rebalancing.
@@ -104,8 +105,10 @@ pub struct Comparison {
 /// Runs a simulation, and writes the table of assignments if the options name one.
 pub fn run(options: &Options) -> Result<Comparison> {
     let path = &options.accounts;
-    let text = fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let contents = file::read(text).with_context(|| path.display().to_string())?;
+    if path == Path::new("-") && *path == options.trace {
+        bail!("the trace and the accounts are not both read from standard input");
+    }
+    let contents = file::read(open(path)?).with_context(|| path.display().to_string())?;
     if let Some(problem) = contents.problems.first.first() {
         bail!("{}: {problem}; `allot book diff` shows all", path.display());
     }
@@ -123,9 +126,17 @@ pub fn run(options: &Options) -> Result<Comparison> {
     Ok(Comparison { instructions, accounts: tariffs.len(), fixed, rebalanced, least })
 }
 
-fn read(path: &Path, month: &Span) -> Result<Vec<Used>> {
+/// Opens a file, or standard input for `-`.
+fn open(path: &Path) -> Result<Box<dyn io::Read>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
     let file = fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    lines(file, month).with_context(|| path.display().to_string())
+    Ok(Box::new(file))
+}
+
+fn read(path: &Path, month: &Span) -> Result<Vec<Used>> {
+    lines(open(path)?, month).with_context(|| path.display().to_string())
 }
 
 /// A line beyond the month is refused, since its use would count for the next month, whose cost is not computed.

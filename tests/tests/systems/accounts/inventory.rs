@@ -107,7 +107,7 @@ fn a_file_becomes_a_book_and_a_book_the_same_file() {
     assert!(guarded.err.contains("lacks 5 accounts"), "{}", guarded.err);
     assert_eq!(book.total("accounts"), 5);
     let deleted = desk.import(other, &["--prune", "--max-delete", "1", "--yes"]).ok();
-    assert!(deleted.err.contains("- 1 accounts are deleted: p4"), "{}", deleted.err);
+    assert!(deleted.err.contains("- 1 accounts to delete: p4"), "{}", deleted.err);
     assert_eq!(book.total("accounts"), 4);
 }
 

@@ -11,6 +11,7 @@ mod generated_tables;
 mod numbers;
 mod plans;
 mod prometheus;
+mod questions;
 mod resharding;
 mod run;
 mod seats;

@@ -71,6 +71,20 @@ fn servers_are_listed_and_the_one_that_is_used_is_written_into_the_own_file() {
 }
 
 #[test]
+fn empty_option_is_refused_and_names_no_other_server() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    own_file(&server, &format!("server = \"prod\"\n[servers.prod]\nurl = \"{}\"\n", other.url()));
+    let ping = ["--server", "", "redis", "PING"];
+    assert!(allot_tests::daemon::run(&server, &ping).ended(2).err.contains("--server"));
+    at_home(&server, &ping).ended(2);
+    // An empty variable is none.
+    let mut empty = command(&server, &["redis", "CONFIG", "GET", "port"]);
+    let output = empty.env("ALLOT_SERVER", "").output().unwrap();
+    let port = other.info_field("server", "tcp_port");
+    assert!(String::from_utf8_lossy(&output.stdout).contains(&port));
+}
+
+#[test]
 fn doctor_finds_nothing_on_a_server_that_is_well() {
     let server = RedisServer::builder().arg("appendonly", "yes").start();
     let zookeeper = ZooKeeperServer::start();
@@ -130,6 +144,15 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
     late.shift_clock(60);
     problem(&late, &[], "clocks", "NTP");
 
+    server.raw().words("ACL SETUSER few on nopass ~* -@all +ping +type +seat.stat +info");
+    let mut few = command(&server, &["server", "check", "--format", "json"]);
+    let output = few.env("ALLOT_USER", "few").env("ALLOT_PASSWORD", "few").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = &finding(&findings, "ACL")["found"];
+    assert_eq!(found, "the user may not: SCAN, NUMPOOL.INFO, CONF.STAT, ACCOUNT.INFO", "{findings}");
+    assert_eq!(finding(&findings, "clocks")["result"], "PROBLEM", "{findings}");
+
     server.raw().words("CONFIG SET requirepass secret");
     problem(&server, &[], "password and ACL", "ALLOT_PASSWORD_FILE");
     let away = at_home(&server, &["server", "check", "--server", "127.0.0.1:1"]).ended(1);
@@ -142,7 +165,8 @@ fn versions_say_whether_they_fit() {
     let version = json(&at_home(&server, &["version", "--format", "json", "--server", &server.url()]).ok());
     assert_eq!(version["client"], version["module"], "{version}");
     assert_eq!(version["fits"], true, "{version}");
-    assert_eq!(version["server"], server.info_field("server", "redis_version"), "{version}");
+    let product = format!("Redis {}", server.info_field("server", "redis_version"));
+    assert_eq!(version["server"], product, "{version}");
 
     let plain = RedisServer::builder().module(false).start();
     let none = at_home(&plain, &["version", "--server", &plain.url()]).ok();

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use allot_tests::daemon::{Run, command, run};
+use allot_tests::module::allot;
 use allot_tests::terminal::Terminal;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
@@ -85,7 +86,7 @@ fn long_work_shows_how_far_it_is_and_ctrl_c_says_how_to_go_on() {
     terminal.types(CTRL_C);
     let (code, shown) = terminal.ended();
     assert_eq!(code, 130, "{shown}");
-    for part in ["/s, rest ", " of 300000 numbers are in", "the same command again goes on"] {
+    for part in ["/s, rest ", " of 300000 numbers are in", "numbers.txt` again goes on"] {
         assert!(shown.contains(part), "no {part:?} in {shown}");
     }
     let (code, shown) = Terminal::open(&load, 80).ended();
@@ -108,6 +109,40 @@ fn rows_are_followed_in_place() {
     assert_eq!(code, 130, "{shown}");
     let last = shown.rsplit(REDRAWN).next().unwrap();
     assert_eq!(last.matches("4930123").count(), 1, "{last}");
+}
+
+/// In an interactive bash, which splits words at colons and equals signs.
+#[test]
+fn bash_completes_keys_and_settings_with_colons_and_equals_signs() {
+    let (server, other) = (filled(), RedisServer::start());
+    other.command("NUMPOOL.ADD {p}:other 138");
+    let script = server.dir().join("completion");
+    fs::write(&script, run(&server, &["completion", "bash"]).ok().out).unwrap();
+    let url = server.url();
+    let mut bash = Command::new("bash");
+    let path = format!("{}:/usr/bin:/bin", allot().parent().unwrap().display());
+    bash.args(["--norc", "--noprofile", "-i"]).env("PATH", path).env("HOME", server.dir());
+    bash.env("ALLOT_SERVER", &url);
+    let mut terminal = Terminal::open(&bash, 200);
+    terminal.types(&format!("PS1=; source {}; echo re\"\"ady\n", script.display()));
+    terminal.shows("ready");
+    let elsewhere = format!("allot --server={} pool get {{p}}:", other.url());
+    for (typed, rest) in [
+        ("allot pool get {p}:p", "ool"),
+        ("allot pool get '{p}:p", "ool"),
+        ("allot conference list --realm {r}:", "conf"),
+        ("allot conference list --realm={r}:c", "onf"),
+        ("allot realm set policy=k", "eep"),
+        ("allot conference list --stat", "e"),
+        (elsewhere.as_str(), "other"),
+    ] {
+        terminal.types(&format!("{typed}\t"));
+        terminal.shows(&format!("{typed}{rest}"));
+        // Control-U removes the line.
+        terminal.types("\x15");
+    }
+    terminal.types("exit\n");
+    terminal.ended();
 }
 
 /// Each line without colours, without the end of the line, as a terminal of so many columns shows it.

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::documentation::agrees;
 
-const REALM: &str = "{r}:conf";
-const BOOK: &str = "{b}:book";
+pub(super) const REALM: &str = "{r}:conf";
+pub(super) const BOOK: &str = "{b}:book";
 const PLAN: &str = r#"{"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
 
 /// Verbs on a key, which is `KEY`, and on files of the folder `DIR`. They fail alike where the server cannot be used.
@@ -23,6 +23,7 @@ const READS: &[&str] = &[
     "show seats KEY",
     "show holds KEY",
     "show orders KEY",
+    "show blocks KEY",
     "show queue KEY",
     "show watch KEY",
     "show export KEY",
@@ -36,6 +37,7 @@ const READS: &[&str] = &[
     "unit get u --realm KEY",
     "unit simulate-loss any --realm KEY",
     "realm get KEY",
+    "realm lift-guard KEY --yes",
     "account list --book KEY",
     "account get p1 --book KEY",
     "account history p1 --book KEY",
@@ -58,6 +60,7 @@ const WRITES: &[&str] = &[
     "unit rebalance --realm KEY",
     "account freeze p1 --book KEY",
     "account freeze p1 --until 1h --book KEY",
+    "account unfreeze p1 --book KEY",
     "account limit p1 --cap 5 --book KEY",
     "account move p1 --to m --book KEY",
     "account logout p1 --yes --book KEY",
@@ -75,7 +78,40 @@ const MAKES: &[&str] = &[
 const LISTS: &[&str] =
     &["show list", "pool list", "realm list", "book list", "server sizing", "redis DBSIZE"];
 
-fn words(line: &str, key: &str, server: &RedisServer) -> Vec<String> {
+/// A verb that makes a key of two others.
+const IMPORTS: &[&str] = &["pool import KEY --list l --hash h"];
+/// Verbs on tasks and nodes, which are in ZooKeeper.
+pub(super) const TASKS: &[&str] = &[
+    "task list",
+    "task get aaaaffff.16176931.56000000.0",
+    "task submit d.s.t",
+    "task explain aaaaffff.16176931.56000000.0",
+    "task failures aaaaffff.16176931.56000000.0",
+    "task retry aaaaffff.16176931.56000000.0",
+    "task pause aaaaffff.16176931.56000000.0",
+    "task resume aaaaffff.16176931.56000000.0",
+    "task stop aaaaffff.16176931.56000000.0 --yes",
+    "task set aaaaffff.16176931.56000000.0 --priority 1",
+    "task reassign aaaaffff.16176931.56000000.0",
+    "task watch aaaaffff.16176931.56000000.0",
+    "task history aaaaffff.16176931.56000000.0",
+    "task upgrade",
+    "node list",
+    "node drain n",
+    "node undrain n",
+];
+/// Verbs that need no server, and the doctor.
+const ALONE: &[&str] = &[
+    "show check DIR/plan.json",
+    "book simulate DIR/trace.csv --accounts DIR/accounts.csv",
+    "config check",
+    "config example",
+    "server list",
+    "server use far",
+    "server check",
+];
+
+pub(super) fn words(line: &str, key: &str, server: &RedisServer) -> Vec<String> {
     let dir = server.dir().display().to_string();
     line.split(' ').map(|word| word.replace("KEY", key).replace("DIR", &dir)).collect()
 }
@@ -92,7 +128,7 @@ fn files(server: &RedisServer) {
 }
 
 /// A server with a value of each family, and a text.
-fn filled() -> RedisServer {
+pub(super) fn filled() -> RedisServer {
     let server = RedisServer::start();
     files(&server);
     let mut raw = server.raw();
@@ -114,7 +150,7 @@ fn filled() -> RedisServer {
 }
 
 /// The key of the family that a verb is about.
-fn own_key(line: &str) -> &'static str {
+pub(super) fn own_key(line: &str) -> &'static str {
     match line.split(' ').next() {
         Some("show") => "show",
         Some("pool") => "pool",
@@ -124,11 +160,11 @@ fn own_key(line: &str) -> &'static str {
 }
 
 fn all() -> impl Iterator<Item = &'static str> {
-    [READS, WRITES, MAKES, LISTS].concat().into_iter()
+    [READS, WRITES, MAKES, LISTS, IMPORTS].concat().into_iter()
 }
 
 #[track_caller]
-fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -> Run {
+pub(super) fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -> Run {
     let words = words(line, own_key(line), server);
     let run = run(server, &[&words.iter().map(String::as_str).collect::<Vec<_>>()[..], more].concat());
     assert_eq!(run.code, code, "{line}: {}\n{}", run.out, run.err);
@@ -138,7 +174,7 @@ fn ends(server: &RedisServer, line: &str, more: &[&str], code: i32) -> Run {
 #[test]
 fn wrong_command_line_is_2_and_says_what_to_write() {
     let server = RedisServer::builder().module(false).start();
-    for line in all() {
+    for line in all().chain(TASKS.iter().chain(ALONE).copied()) {
         let refused = ends(&server, line, &["--no-such-option"], 2);
         // Words of a command belong to it.
         assert!(refused.err.contains("no-such-option") || line.starts_with("redis"), "{}", refused.err);
@@ -152,6 +188,27 @@ fn wrong_command_line_is_2_and_says_what_to_write() {
     ] {
         let refused = run(&server, &line.split(' ').collect::<Vec<_>>()).ended(2);
         assert!(refused.err.contains(&format!("'{hint}'")), "{line}: {}", refused.err);
+    }
+}
+
+#[test]
+fn every_verb_of_the_help_is_in_a_list_here() {
+    let server = RedisServer::builder().module(false).start();
+    let listed = |heading: &str, words: &[&str]| -> Vec<String> {
+        let help = run(&server, &[words, &["--help"]].concat()).ok().out;
+        let lines = help.lines().skip_while(|line| *line != heading);
+        let lines = lines.skip_while(|line| !line.starts_with("  "));
+        let entries = lines.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+        entries.filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
+    };
+    let all: Vec<&str> = all().chain(TASKS.iter().chain(ALONE).copied()).collect();
+    let nouns = listed("Usage: allot [NOUN [VERB]]", &[]);
+    assert!(nouns.len() > 12, "{nouns:?}");
+    for noun in nouns {
+        for verb in listed("Verbs:", &[&noun]) {
+            let begins = format!("{noun} {verb}");
+            assert!(all.iter().any(|line| line.starts_with(&begins)), "{begins}");
+        }
     }
 }
 
@@ -438,6 +495,18 @@ fn servers_that_are_away_silent_or_no_redis_are_6() {
             let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.2\r\n");
         }
     });
+    // As ZooKeeper does with what it cannot read.
+    let closing = TcpListener::bind("127.0.0.1:0").unwrap();
+    let zookeeper = closing.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for mut stream in closing.incoming().flatten() {
+            let _ = stream.read(&mut [0; 64]);
+        }
+    });
+    for line in [&["redis", "PING"][..], &["show", "list"]] {
+        let closed = run(&server, &[&["--server", &zookeeper], line].concat()).ended(6);
+        assert!(closed.err.contains("is it a Redis server"), "{}", closed.err);
+    }
     let away = run(&server, &["--server", "127.0.0.1:1", "redis", "DBSIZE"]).ended(6);
     assert!(away.err.contains("--server NAME|URL"), "{}", away.err);
     for line in all().filter(|line| !line.starts_with("redis")) {
@@ -446,12 +515,12 @@ fn servers_that_are_away_silent_or_no_redis_are_6() {
         let began = Instant::now();
         let late = ends(&server, line, &["--server", &silent, "--limit-time", "300ms"], 6);
         assert!(began.elapsed() < Duration::from_secs(3), "{line}");
-        assert!(late.err.contains("300ms") || late.err.contains("no answer in time"), "{line}: {}", late.err);
+        assert!(late.err.contains("did not answer within 300ms"), "{line}: {}", late.err);
         assert!(!late.err.contains("WARN") && !late.err.contains("INFO"), "log lines: {}", late.err);
         let odd = ends(&server, line, &["--server", &no_redis, "--limit-time", "1s"], 6);
         assert!(odd.err.contains("Redis"), "{line}: {}", odd.err);
     }
-    for line in ["task list", "task get aaaaffff.16176931.56000000.0", "task submit d.s.t", "node list"] {
+    for line in TASKS {
         ends(&server, line, &["--zookeeper", "127.0.0.1:1", "--limit-time", "300ms"], 6);
         ends(&server, line, &[], 2);
     }
@@ -463,7 +532,7 @@ fn started(server: &RedisServer, line: &str, more: &[&str]) -> Child {
     command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-fn signal(child: &Child, name: &str) {
+pub(super) fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
 }
 
@@ -510,6 +579,9 @@ fn full_disk_is_8_and_a_closed_pipe_is_no_failure() {
         "book export --book KEY",
     ];
     let lines = reads.iter().copied().chain(LISTS.iter().copied()).chain([
+        "show check DIR/plan.json",
+        "config check",
+        "version",
         "help formats",
         "--help",
         "config example",
@@ -594,6 +666,20 @@ fn mass_changes_want_a_yes() {
     }
     run(&server, &["redis", "CONF.TERM", REALM, "0", "me", "FORCE"]).ended(2);
     assert_eq!(server.digest(), digest);
+    for line in [
+        "HSET {r}:conf:guard units u",
+        "ACCOUNT.ATTACH {b}:book m i",
+        "ACCOUNT.LOGIN {b}:book p1 i t TTL 60000",
+    ] {
+        assert!(!matches!(server.raw().words(line), Reply::Error(_)), "{line}");
+    }
+    for (line, part) in [
+        ("realm lift-guard KEY", "lift the mass-failure guard"),
+        ("account logout p1 --book KEY", "end the login of t"),
+    ] {
+        let asked = ends(&server, line, &[], 2);
+        assert!(asked.err.contains(part) && asked.err.contains("--yes"), "{line}: {}", asked.err);
+    }
 }
 
 #[test]
@@ -641,7 +727,10 @@ fn interrupted_load_says_how_much_is_in_and_goes_on() {
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(130) && said.contains(" of 300000 numbers are in"), "{said}");
-    assert!(said.contains("the same command again goes on"), "{said}");
+    assert!(
+        said.contains("`allot pool load pool /") && said.contains("numbers.txt` again goes on"),
+        "{said}"
+    );
     let done = run(&server, &["pool", "load", "pool", path.to_str().unwrap()]).ok();
     assert!(!done.out.contains("300000 numbers created"), "{}", done.out);
     assert_eq!(total().field("total"), Reply::Int(300_000));
@@ -709,6 +798,13 @@ fn formats_have_the_same_names_and_typed_values() {
     ] {
         assert_eq!(ends(&server, line, &[], 0).out.lines().count(), 1, "{line}");
     }
+    let changed = ends(&server, "account unfreeze p1 --book KEY", &["--format", "csv"], 0).out;
+    assert!(changed.starts_with("account,state,") && changed.lines().count() == 2, "{changed}");
+    // A change that cannot be told is told to be made.
+    let mut full = command(&server, &["account", "freeze", "p1", "--book", BOOK]);
+    let output = full.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(8));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the change is made"));
     let ended = ends(&server, "conference end 1 --yes --realm KEY", &[], 0).out;
     assert_eq!(ended, "conference 1 is ending\n");
 }

@@ -153,11 +153,11 @@ fn task_begins_when_the_round_that_it_follows_has_ended_well() {
         let (later, _) = client.submit(&submission("d.s.t")).await.unwrap();
         let (other, _) = client.submit(&submission(&first.to_string())).await.unwrap();
         assert_eq!(stage.task(later).await.follows, Some(first.to_string()));
-        let why = client.explain(later).await.unwrap().join("; ");
+        let why = client.explain(later, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains(&format!("round 1 of task {first} has not ended")), "{why}");
         stage.until("the first round", async || stage.task(first).await.ended_rounds() == 1).await;
         sleep(ms(100_000)).await;
-        let why = client.explain(later).await.unwrap().join("; ");
+        let why = client.explain(later, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains("ended with 1 failed"), "{why}");
         assert_eq!(stage.task(later).await.round, 0);
         let done = stage.end(first).await.finished;
@@ -199,7 +199,7 @@ fn pause_of_all_tasks_holds_for_later_ones_and_over_restarts() {
             ..MainTask::new(later, names, "u1".into(), "default".into())
         };
         stage.store.submit(later, &task, false).await.unwrap();
-        let why = client.explain(later).await.unwrap().join("; ");
+        let why = client.explain(later, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains("all tasks are paused"), "{why}");
         unit.kill();
         let _unit = stage.unit(2, stage.runners("u1", ms(10_000))).await;

@@ -392,7 +392,7 @@ fn drained_unit_finishes_what_runs_and_hands_on_what_waits() {
         assert_eq!(first.health.problems(), Vec::<String>::new(), "it is well");
         assert_eq!(stage.task(id).await.manager, "u2");
         assert_eq!(stage.task(id).await.result.success_count, 2, "what ran has ended well");
-        let why = client.explain(id).await.unwrap().join("; ");
+        let why = client.explain(id, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains("it is drained"), "{why}");
         // A restart changes nothing.
         first.kill();
@@ -437,7 +437,7 @@ fn drained_cluster_waits() {
         sleep(ms(300_000)).await;
         let task = stage.task(id).await;
         assert!(!task.state.is_over() && stage.runs.all().is_empty(), "{task:?}");
-        let why = client.explain(id).await.unwrap().join("; ");
+        let why = client.explain(id, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains("all are drained"), "{why}");
         client.undrain("u1").await.unwrap();
         assert_eq!(stage.end(id).await.state, State::Done);
