@@ -15,7 +15,7 @@ use allot_core::shared::event::MachineEvent;
 use allot_core::shared::field::Any;
 use allot_core::shared::payload::{self, Payload};
 use std::fmt::Debug;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The bytes of `documented`, a list of hexadecimal numbers, are the payload of these events of the key `{g}`.
 fn is_encoded_as<E: MachineEvent + Debug + PartialEq>(at: i64, events: &[E], documented: &str) {
@@ -109,11 +109,10 @@ fn login_of_an_account_has_its_documented_bytes() {
 /// The texts of all sources in a folder.
 fn sources(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let texts = entries.flat_map(|path| match path.is_dir() {
-        true => sources(&path),
-        false => vec![std::fs::read_to_string(path).unwrap()],
-    });
-    texts.collect()
+    let text = |path: PathBuf| {
+        if path.is_dir() { sources(&path) } else { vec![std::fs::read_to_string(path).unwrap()] }
+    };
+    entries.flat_map(text).collect()
 }
 
 #[test]

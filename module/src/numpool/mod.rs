@@ -9,8 +9,8 @@ mod writes;
 
 use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
-use allot_core::invariant;
 use allot_core::numpool::{Decision, Event, Number, Pool, Reply, Request};
+use allot_core::shared::invariant::Expected;
 use allot_core::shared::machine::Events;
 use allot_core::shared::refusal::Refusal;
 
@@ -118,14 +118,12 @@ impl Family for Pool {
 
     /// Ends leases whose realm lacks the conference.
     fn maintain(ctx: Context<'_>, name: KeyName<'_>, look: &[u8], now: i64) -> Maintained<Event> {
-        let events = match look.split_first_chunk() {
-            Some((first, realm)) => look_at_realm(ctx, name, realm, u32::from_be_bytes(*first), now),
-            None => {
-                invariant!("a look at a realm begins at a place");
-                Events::new()
-            }
-        };
-        Maintained { events, again_at: now + LOOKS_FOR_REALMS }
+        let (mut events, again_at) = (Events::new(), now + LOOKS_FOR_REALMS);
+        let look = look.split_first_chunk();
+        if let Some((first, realm)) = look.expected("a look at a realm begins at a place") {
+            events = look_at_realm(ctx, name, realm, u32::from_be_bytes(*first), now);
+        }
+        Maintained { events, again_at }
     }
 
     fn forget_waiters(&mut self, waiter: Option<u64>) {

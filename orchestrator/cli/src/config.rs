@@ -120,7 +120,7 @@ pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -
         .write_registration("COMPLETE", "allot", "allot", "allot", &mut script)
         .map_err(|error| Failure::file(Cause::Local, "the script", &error))?;
     let script = String::from_utf8_lossy(&script);
-    if name == "bash" {
+    if shell == "bash" {
         return context
             .out
             .raw(&script.replace("-F _clap_complete_allot", "-F _allot").replacen('\n', BASH, 1));

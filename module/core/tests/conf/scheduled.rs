@@ -542,7 +542,7 @@ fn taken(rig: &Rig) -> Vec<Taken> {
     live.into_iter()
         .filter(|one| one.ending.is_none())
         .map(|one| Taken {
-            from: one.start.filter(|_| is_booked(&one)).unwrap_or(0),
+            from: one.start.filter(|_| is_booked(one)).unwrap_or(0),
             until: one.end.unwrap_or(EVER),
             size: one.size.into(),
             licences: one.licences.into(),

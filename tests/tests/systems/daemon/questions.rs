@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use allot_tests::daemon::{command, run};
 use allot_tests::module::allot;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{RedisServer, ZooKeeperServer, eventually};
+use allot_tests::{ZooKeeperServer, eventually};
 
 use super::verbs::{TASKS, ends, filled, own_key, signal, words};
 
@@ -196,7 +196,7 @@ fn pipes_are_read_as_files() {
         ("cat plan.json | allot show check /dev/stdin", "seats  9"),
         ("allot show create new <(cat plan.json)", "show 'new' is created"),
         ("allot show rehearse <(cat plan.json) --buyers 1", "the books balance"),
-        ("allot pool load new <(cat numbers.txt)", "2 numbers created"),
+        ("allot pool load newpool <(cat numbers.txt)", "2 numbers created"),
         ("cat trace.csv | allot book simulate - --accounts accounts.csv", "instructions  3"),
         ("allot book simulate <(cat trace.csv) --accounts - < accounts.csv", "instructions  3"),
     ] {

@@ -220,10 +220,10 @@ mod tests {
             random: 0,
         });
         let events = decide(pool, 1, &request).unwrap().events;
-        apply(pool, 1, events);
+        apply(pool, 1, &events);
     }
 
-    fn apply(pool: &mut Pool, at: Millis, events: Events) {
+    fn apply(pool: &mut Pool, at: Millis, events: &[Event]) {
         events.iter().for_each(|event| pool.apply(at, event));
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let register = Request::Reg { numbers: &numbers, ttl: None, switch: None, missing: false };
         for request in [Request::Add(&numbers), register, Request::Beat { switch: b"sw", ttl: 100 }] {
             let events = decide(&pool, 1, &request).unwrap().events;
-            apply(&mut pool, 1, events);
+            apply(&mut pool, 1, &events);
         }
         for n in 0..CALLS {
             call(&mut pool, &format!("dated {n}"), Some(1_000_000));
@@ -246,11 +246,11 @@ mod tests {
             let events = decide_due(&pool, 200, 10);
             let read = LINKS_READ.get();
             assert!(read <= 11, "the links of {read} leases were read to end 10");
-            apply(&mut pool, 200, events);
+            apply(&mut pool, 200, &events);
             assert_eq!(pool.live_leases(), CALLS + 10 * left);
         }
         let last = decide_due(&pool, 200, 10);
-        apply(&mut pool, 200, last);
+        apply(&mut pool, 200, &last);
         assert_eq!((pool.heartbeats.is_empty(), pool.check()), (true, Ok(())));
     }
 }
