@@ -411,3 +411,37 @@ fn history_reads_no_older_packs_than_are_asked_for() {
         assert_eq!(all.last().unwrap().finished, newest.last().unwrap().finished);
     });
 }
+
+#[test]
+fn task_follows_a_table_whose_last_task_is_packed() {
+    play(31, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        // The second run of each partition fails.
+        let runners = Fixed { exit: |number| i32::from(number == 2), ..stage.runners("u1", ms(1000)) };
+        let _unit = stage.unit(4, runners).await;
+        let submit = async |table: &str, after: Option<&str>| {
+            let options = serde_json::json!({"db": "d", "schema": "s", "table": table, "partitions": [table],
+                "after": after});
+            client.submit(&serde_json::from_value(options).unwrap()).await
+        };
+        let pack = async || history::pack(&stage.store, Duration::ZERO).await.unwrap();
+        let (first, _) = submit("orders", None).await.unwrap();
+        stage.end(first).await;
+        assert_eq!(pack().await, 1);
+        for (number, after) in ["d.s.orders".to_owned(), first.to_string()].iter().enumerate() {
+            let (later, _) = submit(&format!("later{number}"), Some(after)).await.unwrap();
+            let task = stage.end(later).await;
+            assert_eq!((task.follows, task.result.success_count), (None, 1));
+        }
+        sleep(ms(10)).await;
+        let (second, _) = submit("orders", None).await.unwrap();
+        assert_eq!(stage.end(second).await.result.failed_count, 1);
+        assert_eq!(pack().await, 3);
+        for after in ["d.s.orders".to_owned(), second.to_string()] {
+            let refused = submit("last", Some(&after)).await.unwrap_err().to_string();
+            let expected = format!("round 1 of task {second} ended with 1 failed");
+            assert!(refused.contains(&expected) && refused.contains("packed"), "{refused}");
+        }
+    });
+}
