@@ -192,7 +192,7 @@ fn row(task: &MainTask, subs: &[SubTask]) -> Value {
         "waiting": subs.len() - running,
         "created": some(task.created),
         "started": some(task.started),
-        "next_round": some(task.next_at),
+        "next_round": some(task.begins_at()),
         "finished": some(task.finished),
         "next_retry": some(task.retry.at),
         "priority": task.priority,

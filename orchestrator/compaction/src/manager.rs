@@ -321,7 +321,7 @@ impl TaskManager {
         if is_paused || self.predecessor(main).await?.is_some() {
             return Ok(Next::Wait(due));
         }
-        let wait = main.task.next_at.max(main.task.retry.at).saturating_sub(now_ms());
+        let wait = main.task.begins_at().max(main.task.retry.at).saturating_sub(now_ms());
         if wait > 0 {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait)).min(LONGEST_WAIT_BY_CLOCK)));
         }

@@ -155,9 +155,9 @@ fn reasons(
         if task.retry.at > now {
             let (count, at) = (task.result.failed_count, time(task.retry.at));
             all.push(format!("{count} failed partitions of round {} run again at {at}", task.round));
-        } else if task.next_at > now {
+        } else if task.begins_at() > now {
             let what = if task.list_failed > 0 { "lists its partitions again" } else { "is due" };
-            all.push(format!("round {} {what} at {}", task.round + 1, time(task.next_at)));
+            all.push(format!("round {} {what} at {}", task.round + 1, time(task.begins_at())));
         } else if is_next && !task.paused && !there.units.are_tasks_paused && has_manager {
             all.push("its manager lists its partitions".to_owned());
         }

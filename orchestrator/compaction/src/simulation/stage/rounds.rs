@@ -413,6 +413,37 @@ fn history_reads_no_older_packs_than_are_asked_for() {
 }
 
 #[test]
+fn round_whose_listing_failed_for_long_is_late_and_has_not_ended() {
+    play(30, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit = stage.unit(1, stage.runners("u1", ms(100))).await;
+        let repeat = RepeatInfo { repeat_count: 2, repeat_interval: 1800 };
+        let id = stage.submit("u1", 1, |task| task.repeat = repeat).await;
+        stage.until("the first round", async || stage.task(id).await.ended_rounds() == 1).await;
+        stage.store.set(id, |task| task.named.clear()).await.unwrap();
+        let due = stage.task(id).await.next_at;
+        stage.until("listings to fail", async || stage.task(id).await.list_failed == 13).await;
+        // A task that follows waits for the round whose partitions are being listed.
+        let (later, _) = client.submit(&following(id)).await.unwrap();
+        let why = client.explain(later).await.unwrap().join("; ");
+        assert!(why.contains(&format!("round 2 of task {id} has not ended")), "{why}");
+        let why = client.explain(id).await.unwrap().join("; ");
+        assert!(why.contains("round 2 lists its partitions again at"), "{why}");
+        stage.store.set(id, |task| task.named = vec!["p".into()]).await.unwrap();
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.round), (State::Done, 2));
+        stage.end(later).await;
+        let late = task.round_started - due;
+        assert!(late > 400_000, "{late}");
+        let told = stage.told.lock().unwrap().clone();
+        let of_late = told.iter().find(|one| one["event"] == "round-late").expect("people hear of it");
+        assert_eq!(of_late["task"], id.to_string());
+        assert!(of_late["late_ms"].as_u64().unwrap().abs_diff(late) < 1000, "{of_late}");
+    });
+}
+
+#[test]
 fn task_follows_a_table_whose_last_task_is_packed() {
     play(31, || async {
         let stage = Stage::new().await;
