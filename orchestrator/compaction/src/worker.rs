@@ -31,7 +31,7 @@ use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
 use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status};
+use allot_coordination::{Coordinator, Error, Link, Op, Presence, Retries, Retry, Retryable as _, Status};
 use allot_runtime::time::now_ms;
 use kept::KeptEnds;
 use offer::{Candidate, Offer};
@@ -100,6 +100,8 @@ pub(crate) struct Worker {
     kept: KeptEnds,
     /// The units.
     units: watch::Receiver<Units>,
+    /// The operation that fails if all tasks were paused since this unit last looked; `None` if it must look.
+    unpaused: Arc<Mutex<Option<Op>>>,
     /// Whether this unit can run runners.
     fault: UnitFault,
     /// The mean time of a run, in milliseconds; 0 if none has ended.
@@ -149,6 +151,7 @@ pub(crate) async fn run(
             fault: fault.clone(),
             pace: Arc::clone(&pace),
             has_missed: Arc::default(),
+            unpaused: Arc::default(),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
@@ -560,7 +563,12 @@ impl Worker {
         };
         let timeout = order::timeout(&self.node_context, &main.task);
         let limit = timeout.saturating_add(self.node_context.config.stop_limit).as_millis() as u64;
-        let fence = match self.store.start(&mut sub, &self.node_context.name, permits, session, limit).await {
+        let own = &self.node_context.name;
+        let fence = match self.store.start(&mut sub, own, unpaused, permits, session, limit).await {
+        let Some(unpaused) = self.unpaused().await? else {
+            self.turns.end(sub.id);
+            return Err(Fault::Busy("all tasks are paused, which the watch does not show yet".to_owned()));
+        };
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));
                 self.back_off(sub.id, permit).await;
@@ -593,6 +601,12 @@ impl Worker {
         if let Ok(file) = timeout(STORAGE_PATIENCE, &mut file).await {
             return Some(file);
         }
+            Err(Fault::Tree(Error::BadVersion(path) | Error::NoNode(path)))
+                if path == self.store.paths.paused() =>
+            {
+                with(&self.unpaused, |unpaused| *unpaused = None);
+                return Err(Error::BadVersion(path).into());
+            }
         warn!(id = %sub.id, partition = sub.task.partition_name, "the storage of a partition does not answer");
         self.let_others_start(sub.id);
         tokio::select! {

@@ -476,3 +476,27 @@ fn task_follows_a_table_whose_last_task_is_packed() {
         }
     });
 }
+
+#[test]
+fn nothing_begins_after_a_pause_of_all_though_its_watch_is_late() {
+    play(32, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit = stage.unit(1, stage.runners("u1", ms(300))).await;
+        let id = stage.submit("u1", 20, |_| {}).await;
+        stage.until("three to run", async || stage.runs.all().len() == 3).await;
+        stage.requests.slow_down("watch children of", stage.store.paths.paused());
+        client.pause_all().await.unwrap();
+        // The runner of a subtask that began before is started a few requests later.
+        sleep(ms(50)).await;
+        let before = stage.runs.all().len();
+        sleep(SLOW * 9 / 10).await;
+        assert_eq!(stage.runs.all().len(), before);
+        sleep(ms(60_000)).await;
+        assert_eq!(stage.runs.all().len(), before);
+        client.resume_all().await.unwrap();
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.result.success_count), (State::Done, 20), "{task:?}");
+        assert_eq!(stage.runs.all().len(), 20);
+    });
+}
