@@ -166,13 +166,13 @@ pub(crate) async fn run(
                 info!("the deadline of the drain has come; ending all runners");
                 ended_by = Some(deadline);
                 leave.send_replace(true);
-                while work.join_next().await.is_some() {}
+                finish(&mut work, session_over(&coordinator, generation), &lost_sender).await;
                 continue;
             }
             () = worker.asked_to_leave(&mut stop) => {
                 leave.send_replace(true);
                 worker.withdraw_announcement().await;
-                while work.join_next().await.is_some() {}
+                finish(&mut work, session_over(&coordinator, generation), &lost_sender).await;
                 return;
             }
         }
@@ -206,6 +206,18 @@ impl Worker {
     /// Withdraws the announcement of a unit that starts nothing any more. Otherwise it would keep lower priorities from
     /// starting elsewhere until the unit's last runner has ended.
     async fn withdraw_announcement(&self) {
+/// Waits for the end of all work. If the session is `over` before, nothing can be written any more: the runners are ended
+/// at once, and their ends are kept.
+async fn finish(work: &mut Work, over: impl Future<Output = ()>, lost: &watch::Sender<bool>) {
+    tokio::select! {
+        () = async { while work.join_next().await.is_some() {} } => return,
+        () = over => {}
+    }
+    warn!("the ZooKeeper session is lost; ending all runners");
+    lost.send_replace(true);
+    while work.join_next().await.is_some() {}
+}
+
         let announcement = Announcement::new(&self.store, &self.node_context.name);
         match timeout(WITHDRAWAL_LIMIT, announcement.withdraw_earlier()).await {
             Ok(Ok(())) => {}

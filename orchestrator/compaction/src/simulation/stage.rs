@@ -1,6 +1,7 @@
 //! A cluster whose runners take a known time, for scenarios: units of different speed, units that are broken, listings that
 //! fail, clocks that are wrong, and ZooKeeper that is away. The clock of the runtime advances only when all tasks are idle.
 
+mod outages;
 mod rounds;
 mod scenarios;
 

@@ -56,6 +56,7 @@ impl TaskStore {
         let mut ops: Vec<Op> = held.chain([unpaused]).collect();
         let mut new = sub.task.clone();
         new.state = SubState::Running;
+        new.starts += 1;
         new.started = now_ms();
         new.permits = permits;
         new.limit = limit;

@@ -154,6 +154,12 @@ impl Worker {
         let coordinator = &self.node_context.coordinator;
         let is_over =
             || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
+        // What is kept: the end, or that the subtask runs again.
+        let end = match &result {
+            RunResult::Ended(ended) if was_trusted => Some(Some(ended.clone())),
+            RunResult::Lost => None,
+            _ => Some(None),
+        };
         let mut retries = coordinator.retries(format!("the result of subtask {}", sub.id));
         let mut is_kept = false;
         while !is_over() {
@@ -183,16 +189,18 @@ impl Worker {
             let done = match time::timeout(KEEP_AFTER, &mut writing).await {
                 Ok(Ok(())) => Ok(()),
                 other => {
-                    if let RunResult::Ended(ended) = &result
-                        && was_trusted
-                        && !is_kept
-                    {
-                        self.kept.keep(sub.id, Kept::new(sub, Some(ended.clone()))).await;
+                    if let Some(end) = end.clone().filter(|_| !is_kept) {
+                        self.kept.keep(sub.id, Kept::new(sub, end)).await;
                         is_kept = true;
                     }
-                    match other {
-                        Ok(done) => done,
-                        Err(_) => writing.await,
+                    if let Ok(done) = other {
+                        done
+                    } else {
+                        // What is kept is written later, unless it is written by this request.
+                        tokio::select! {
+                            done = &mut writing => done,
+                            () = self.session_ended() => continue,
+                        }
                     }
                 }
             };
@@ -208,14 +216,8 @@ impl Worker {
             }
             tokio::select! { () = retries.failed(&fault) => {}, () = self.session_ended() => {} }
         }
-        match result {
-            RunResult::Ended(ended) if was_trusted && !is_kept => {
-                self.kept.keep(sub.id, Kept::new(sub, Some(ended))).await;
-            }
-            RunResult::CutOff | RunResult::NotStarted | RunResult::Refused(_) => {
-                self.kept.keep(sub.id, Kept::new(sub, None)).await;
-            }
-            RunResult::Ended(_) | RunResult::Lost => {}
+        if let Some(end) = end.filter(|_| !is_kept) {
+            self.kept.keep(sub.id, Kept::new(sub, end)).await;
         }
         Ok(())
     }
