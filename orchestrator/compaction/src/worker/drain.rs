@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Worker {
     /// Whether this unit starts no subtasks now.
     pub(super) fn starts_nothing(&self) -> bool {
-        self.fault.is_present() || self.is_held() != (false, false)
+        self.fault.is_present() || self.fault.is_trying() || self.is_held() != (false, false)
     }
 
     /// The operation that fails if all tasks were paused since this unit looked; `None` if they are paused. So nothing
