@@ -191,7 +191,7 @@ fn row(task: &MainTask, subs: &[SubTask]) -> Value {
         "waiting": subs.len() - running,
         "created": some(task.created),
         "started": some(task.started),
-        "next_round": some(task.next_at),
+        "next_round": some(task.begins_at()),
         "finished": some(task.finished),
         "next_retry": some(task.retry.at),
         "priority": task.priority,
@@ -217,11 +217,21 @@ fn row(task: &MainTask, subs: &[SubTask]) -> Value {
     })
 }
 
-/// The fields of a finished task or of a round.
+/// The fields of a finished task or of a round. Those of a task count all of its rounds, as its sums do.
 fn history_row(task: &MainTask) -> Value {
     let mut row = row(task, &[]);
     if let Value::Object(fields) = &mut row {
         fields.insert("kind".to_owned(), json!(task.kind));
+        if !task.is_round() {
+            let all = task.grand_total();
+            let counts = [
+                ("succeeded", all.success_count),
+                ("failed", all.failed_count),
+                ("stopped", all.stopped_count),
+                ("of", task.totals.all().saturating_add(task.round_size())),
+            ];
+            fields.extend(counts.map(|(column, count)| (column.to_owned(), json!(count))));
+        }
         for (column, sum) in [("before_bytes", "before"), ("after_bytes", "after")] {
             fields.insert(column.to_owned(), json!(task.sums.get(sum)));
         }

@@ -27,7 +27,16 @@ fn preference(bin: &Bin, key: &str) -> f64 {
 
 /// The unit that a key prefers; `None` if there are no units.
 pub fn choose<'a>(key: &str, bins: &'a [Bin]) -> Option<&'a Bin> {
-    bins.iter().max_by(|a, b| preference(a, key).total_cmp(&preference(b, key)))
+    best(key, bins.iter())
+}
+
+/// The same, but another unit than `avoid` if there is one.
+pub fn choose_other<'a>(key: &str, bins: &'a [Bin], avoid: &str) -> Option<&'a Bin> {
+    best(key, bins.iter().filter(|bin| bin.name != avoid)).or_else(|| choose(key, bins))
+}
+
+fn best<'a>(key: &str, bins: impl Iterator<Item = &'a Bin>) -> Option<&'a Bin> {
+    bins.max_by(|a, b| preference(a, key).total_cmp(&preference(b, key)))
 }
 
 /// The most of `count` keys that each unit may get: 1.25 times its share, rounded up.

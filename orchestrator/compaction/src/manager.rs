@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::counters::CountedTask;
-use super::hashing::{Bin, assign, choose};
+use super::hashing::{Bin, assign, choose_other};
 use super::ids::TaskId;
 use super::node::{Units, is_present};
 use super::node_context::{LONGEST_WAIT_BY_CLOCK, NodeContext};
@@ -321,7 +321,7 @@ impl TaskManager {
         if is_paused || self.predecessor(main).await?.is_some() {
             return Ok(Next::Wait(due));
         }
-        let wait = main.task.next_at.max(main.task.retry.at).saturating_sub(now_ms());
+        let wait = main.task.begins_at().max(main.task.retry.at).saturating_sub(now_ms());
         if wait > 0 {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait)).min(LONGEST_WAIT_BY_CLOCK)));
         }
@@ -472,7 +472,8 @@ impl TaskManager {
                 let found = self.store.subs(&worker, ids).await?.into_iter();
                 let subs: Vec<_> = found
                     .map(|sub| {
-                        let to = choose(&main.task.key(&sub.task.partition_name), &bins);
+                        let key = main.task.key(&sub.task.partition_name);
+                        let to = choose_other(&key, &bins, &sub.task.avoid);
                         (sub, to.map(|bin| bin.name.clone()))
                     })
                     .collect();

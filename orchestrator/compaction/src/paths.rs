@@ -139,9 +139,14 @@ impl Paths {
         format!("{}/TaskUpgradeLock/{old}.lock", self.0)
     }
 
-    /// The directory of the units that have more subtasks than free slots.
+    /// The directory of the units that have more subtasks than free slots, or cannot run runners.
     pub fn offers(&self) -> String {
         format!("{}/Offers", self.0)
+    }
+
+    /// The node that says that this unit has, or cannot.
+    pub fn offer_of(&self, unit: &str) -> String {
+        format!("{}/Offers/{}", self.0, encode(unit))
     }
 
     /// The directory of the units that take nothing more.

@@ -136,8 +136,7 @@ pub async fn run() -> Result<()> {
     match start_if_trusted(&spec) {
         Ok(child) => {
             send_event(&SupervisorEvent::Runs(child.group().id()));
-            let report = supervise(&spec, child, control).await;
-            descendants::end().await;
+            let report = supervise(&spec, child, control, descendants::end()).await;
             send_event(&SupervisorEvent::Ended(report));
         }
         Err(event) => send_event(&event),
@@ -203,10 +202,12 @@ async fn read_output(stream: Option<impl AsyncRead + Unpin>, tails: Vec<Shared>)
     }
 }
 
+/// Supervises the runner to its end, and then carries out `end_others`, which ends what has left its group.
 async fn supervise(
     spec: &Spec,
     mut child: SupervisedChild,
     mut control: Lines<BufReader<pipe::Receiver>>,
+    end_others: impl Future<Output = ()>,
 ) -> Report {
     let (all, stdout) = (Shared::default(), Shared::default());
     let mut reading = tokio::spawn({
@@ -226,18 +227,24 @@ async fn supervise(
     let (why, status) = wait_for_end(spec, &mut child, &mut control).await;
     let exit = status.and_then(|status| status.code());
     let signal = status.and_then(|status| status.signal()).map(|signal| oom::name(signal, kills));
-    // Kills the processes that the runner has left, which may hold its output open.
+    // Kills the processes that the runner has left, which may hold its output open: first those of its group.
     drop(child);
+    end_others.await;
     // Wait twice: after a suspension of this process the first wait may expire although all output is already there.
     if timeout(OUTPUT_TIMEOUT, &mut reading).await.is_err() {
         let _ = timeout(OUTPUT_TIMEOUT, &mut reading).await;
     }
     if let Some(log) = spec.log.clone() {
         // The log is an aid only; an error does not change the outcome, nor does storage that does not answer.
-        let output = with(&all, |tail| tail.last(MAX_LOG_BYTES));
+        let mut output = with(&all, |tail| tail.last(MAX_LOG_BYTES));
+        let has_failed = why == EndCause::Itself && exit != Some(0);
+        if has_failed && output.is_empty() {
+            // An empty file fits on a full disk, too.
+            output = b"the runner failed and wrote nothing\n".to_vec();
+        }
         let written = timeout(OUTPUT_TIMEOUT, blocking::run(move || std::fs::write(log, output))).await;
         let is_full = written.is_ok_and(|written| written.is_err_and(|error| is_full(&error)));
-        if is_full && why == EndCause::Itself && exit != Some(0) {
+        if is_full && has_failed {
             return Report { exit, ..Report::refused("its disk is full, and the runner failed".to_owned()) };
         }
     }
@@ -338,6 +345,17 @@ mod tests {
 
     impl SupervisedScript {
         async fn start(name: &str, script: &str, spec: Spec, commands: &[SupervisorCommand]) -> Self {
+            Self::start_with(name, script, spec, commands, |_| std::future::ready(())).await
+        }
+
+        /// The same. After the script, others are ended by what `ending` makes of the path in `$begun`.
+        async fn start_with<F: Future<Output = ()> + Send + 'static>(
+            name: &str,
+            script: &str,
+            spec: Spec,
+            commands: &[SupervisorCommand],
+            ending: impl FnOnce(PathBuf) -> F,
+        ) -> Self {
             let begun = std::env::temp_dir().join(format!("allot-supervisor-{name}-{}", std::process::id()));
             let mut command = Command::new("sh");
             command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
@@ -349,7 +367,8 @@ mod tests {
                 send_command(&mut control, *sent).await;
             }
             let control_of = BufReader::new(receiver).lines();
-            let report = tokio::spawn(async move { supervise(&spec, child, control_of).await });
+            let ending = ending(begun.clone());
+            let report = tokio::spawn(async move { supervise(&spec, child, control_of, ending).await });
             Self { begun, control, report }
         }
 
@@ -406,6 +425,38 @@ mod tests {
         supervised.has_begun().await;
         send_command(&mut supervised.control, SupervisorCommand::Stop).await;
         assert_eq!(supervised.report().await.why, EndCause::Stopped);
+    }
+
+    #[tokio::test]
+    async fn processes_that_left_the_group_are_ended_before_the_output_is_read() {
+        let script = "setsid sh -c 'touch $begun.left; while ! [ -e $begun.end ]; do sleep 0.01; done
+            echo last words; touch $begun.gone' & while ! [ -e $begun.left ]; do sleep 0.01; done; exit 3";
+        let ending = |begun: PathBuf| async move {
+            let path = |end: &str| format!("{}.{end}", begun.display());
+            std::fs::write(path("end"), "").unwrap();
+            while !std::fs::exists(path("gone")).unwrap() {
+                sleep(Duration::from_millis(5)).await;
+            }
+            ["left", "end", "gone"].iter().for_each(|end| std::fs::remove_file(path(end)).unwrap());
+        };
+        let spec = spec(Duration::from_secs(600));
+        let supervised = SupervisedScript::start_with("setsid", script, spec, &[], ending).await;
+        let report = supervised.report().await;
+        assert_eq!((report.exit, report.output.as_str()), (Some(3), "last words\n"));
+    }
+
+    #[tokio::test]
+    async fn failure_on_a_full_disk_is_that_of_the_unit_also_without_output() {
+        for (script, expected) in [
+            ("echo x; exit 1", EndCause::Refused),
+            ("exit 1", EndCause::Refused),
+            ("echo x; exit 0", EndCause::Itself),
+            ("exit 0", EndCause::Itself),
+        ] {
+            let spec = Spec { log: Some("/dev/full".to_owned()), ..spec(Duration::from_secs(600)) };
+            let report = SupervisedScript::start("full", script, spec, &[]).await.report().await;
+            assert_eq!(report.why, expected, "{script}: {report:?}");
+        }
     }
 
     #[test]

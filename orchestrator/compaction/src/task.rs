@@ -218,7 +218,7 @@ pub struct MainTask {
     pub retries: u32,
     /// The current or last round, from 1; 0 before the first.
     pub round: u64,
-    /// Start of the next round, in milliseconds since 1970; 0 if it is not known.
+    /// When the next round is due, in milliseconds since 1970; 0 if it is not known.
     pub next_at: u64,
     /// Number of partitions of the round that have been assigned.
     pub cursor: u64,
@@ -251,6 +251,9 @@ pub struct MainTask {
     pub succeeded_before: u64,
     /// How many listings of the next round's partitions have failed.
     pub list_failed: u32,
+    /// When the partitions are listed again after that, in milliseconds since 1970; 0 if no listing has failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub list_at: u64,
     /// Number of partitions in the last list that was not empty; 0 if there was none.
     pub listed: u64,
     /// Whether a list may be empty although an earlier one was not.
@@ -381,6 +384,12 @@ impl MainTask {
     /// Whether the current round has not ended.
     pub fn is_round_open(&self) -> bool {
         self.listing.is_some() || self.retry.at > 0
+    }
+
+    /// The time before which the next round does not begin, in milliseconds since 1970: when it is due, or its partitions
+    /// are listed again. 0 if that is not known.
+    pub fn begins_at(&self) -> u64 {
+        self.next_at.max(self.list_at)
     }
 
     /// Number of rounds that have ended.

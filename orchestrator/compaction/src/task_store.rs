@@ -271,7 +271,7 @@ impl TaskStore {
     }
 
     /// The operation that fails if all tasks were paused after this was read; `None` if they are paused.
-    pub(super) async fn unpaused(&self) -> Result<Option<Op>, Fault> {
+    pub(crate) async fn unpaused(&self) -> Result<Option<Op>, Fault> {
         let directory = self.paths.paused();
         let Some(node) = self.tree.get(&directory).await? else {
             return Err(Error::NoNode(directory).into());

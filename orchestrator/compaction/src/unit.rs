@@ -1,6 +1,7 @@
 //! A compaction node: joins the cluster, and runs worker, manager and monitor until the process shuts down.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allot_coordination::session::Changed;
 use allot_coordination::{Coordinator, Presence, Sessions, Update};
@@ -9,6 +10,7 @@ use allot_runtime::{Health, Shutdown};
 use anyhow::{Context as _, Result};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::node::{self, NodeInfo};
 use super::node_context::NodeContext;
@@ -20,6 +22,9 @@ use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
 const ROLE: &str = "compaction";
+
+/// How long a unit that leaves tries to delete its node.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 
 /// The metric of the sessions that only watch tasks.
 pub(crate) const SESSIONS_GAUGE: &str = "allot_compaction_watch_sessions";
@@ -118,7 +123,8 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     // Return running subtasks first. One session timeout after a unit has left, others declare it lost and count its
     // running subtasks as failed.
     while work.join_next().await.is_some() {}
-    membership.leave().await;
+    // Without an answer, the node ends with the session.
+    let _ = timeout(LEAVE_LIMIT, membership.leave()).await;
     while loops.join_next().await.is_some() {}
     Ok(())
 }
@@ -136,8 +142,6 @@ async fn create_inbox(store: &TaskStore, name: &str) -> Result<((), Changed), Fa
 mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
-
-    use std::time::Duration;
 
     use super::*;
     use crate::ids::TaskId;

@@ -4,7 +4,7 @@
 
 mod drain;
 mod kept;
-mod offer;
+pub(crate) mod offer;
 mod order;
 mod recovery;
 mod run;
@@ -30,10 +30,10 @@ use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
 use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Coordinator, Error, Link, Presence, Retries, Retry, Retryable as _, Status};
+use allot_coordination::{Coordinator, Error, Link, Op, Presence, Retries, Retry, Retryable as _, Status};
 use allot_runtime::time::now_ms;
 use kept::KeptEnds;
-use offer::{Candidate, Offer};
+use offer::{Candidate, Offer, Offered};
 use unit_fault::UnitFault;
 
 /// Pause before a worker retries a partition that another worker has locked.
@@ -57,7 +57,7 @@ enum Purpose {
     /// The subtask may start in this slot, and it is its priority's turn.
     Begin(OwnedSemaphorePermit, Stopped),
     /// The subtask waits at this other unit, and may start in this slot.
-    Take(String, OwnedSemaphorePermit, Stopped),
+    Take(Candidate, OwnedSemaphorePermit, Stopped),
 }
 
 /// What keeps subtasks that have not started from doing so.
@@ -100,12 +100,17 @@ pub(crate) struct Worker {
     kept: KeptEnds,
     /// The units.
     units: watch::Receiver<Units>,
+    /// The operation that fails if all tasks were paused since this unit last looked; `None` if it must look.
+    unpaused: Arc<Mutex<Option<Op>>>,
     /// Whether this unit can run runners.
     fault: UnitFault,
     /// The mean time of a run, in milliseconds; 0 if none has ended.
     pace: Arc<AtomicU64>,
     /// Whether a subtask of another unit that was found could not begin here.
     has_missed: Arc<AtomicBool>,
+    /// Subtasks of other units that this one passes over when it looks for work, and since when their partitions are
+    /// locked; `None` if they have failed here.
+    passed_over: Arc<Mutex<BTreeMap<TaskId, Option<Instant>>>>,
     /// Partition locks held by other workers, each with the time when it was first found gone.
     foreign_locks: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     /// True when the session is lost.
@@ -146,9 +151,11 @@ pub(crate) async fn run(
             late_files: Arc::default(),
             kept: kept.clone(),
             units: units.clone(),
+            unpaused: Arc::default(),
             fault: fault.clone(),
             pace: Arc::clone(&pace),
             has_missed: Arc::default(),
+            passed_over: Arc::default(),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
@@ -163,13 +170,13 @@ pub(crate) async fn run(
                 info!("the deadline of the drain has come; ending all runners");
                 ended_by = Some(deadline);
                 leave.send_replace(true);
-                while work.join_next().await.is_some() {}
+                finish(&mut work, session_over(&coordinator, generation), &lost_sender).await;
                 continue;
             }
             () = worker.asked_to_leave(&mut stop) => {
                 leave.send_replace(true);
                 worker.withdraw_announcement().await;
-                while work.join_next().await.is_some() {}
+                finish(&mut work, session_over(&coordinator, generation), &lost_sender).await;
                 return;
             }
         }
@@ -197,6 +204,18 @@ async fn session_over(coordinator: &Coordinator, generation: u64) {
     let is_over =
         |status: &Status| status.generation != generation || status.link == Link::Ended || status.closed;
     let _ = coordinator.subscribe().wait_for(is_over).await;
+}
+
+/// Waits for the end of all work. If the session is `over` before, nothing can be written any more: the runners are ended
+/// at once, and their ends are kept.
+async fn finish(work: &mut Work, over: impl Future<Output = ()>, lost: &watch::Sender<bool>) {
+    tokio::select! {
+        () = async { while work.join_next().await.is_some() {} } => return,
+        () = over => {}
+    }
+    warn!("the ZooKeeper session is lost; ending all runners");
+    lost.send_replace(true);
+    while work.join_next().await.is_some() {}
 }
 
 impl Worker {
@@ -270,7 +289,8 @@ impl Worker {
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
                 let announced = async {
                     announcement.update(waiting, is_limited).await?;
-                    offer.update(is_full, self.pace.load(Ordering::Relaxed)).await
+                    let (pace, is_faulty) = (self.pace.load(Ordering::Relaxed), self.fault.is_present());
+                    offer.update((is_full || is_faulty).then_some(Offered { pace, is_faulty })).await
                 };
                 match announced.await {
                     Ok(()) => announcing.succeeded(),
@@ -291,6 +311,7 @@ impl Worker {
                         found.reverse();
                     }
                     _ = fault.changed() => {}
+                    () = self.fault.has_tried() => {}
                     () = self.hold_changed(held) => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, succeeded)) = ended {
@@ -317,9 +338,10 @@ impl Worker {
         known: &mut BTreeSet<TaskId>,
         work: &mut Work,
     ) {
-        while !found.is_empty() {
+        while !found.is_empty() && !self.starts_nothing() {
             let Ok(permit) = self.slots.clone().try_acquire_owned() else { return };
-            let Some(Candidate { id, from }) = found.pop() else { return };
+            let Some(candidate) = found.pop() else { return };
+            let id = candidate.id;
             if known.contains(&id) || ids.contains(&id) {
                 continue;
             }
@@ -327,7 +349,8 @@ impl Worker {
             let watch = watches
                 .entry(main)
                 .or_insert_with(|| AdmissionWatch::follow(&self.node_context, main, self.freed.clone()));
-            let purpose = Purpose::Take(from, permit, watch.stopped());
+            let purpose = Purpose::Take(candidate, permit, watch.stopped());
+            self.fault.starts();
             self.spawn_handler(id, purpose, known, work);
         }
     }
@@ -339,9 +362,10 @@ impl Worker {
         known: &BTreeSet<TaskId>,
         watches: &mut BTreeMap<TaskId, AdmissionWatch>,
     ) {
-        let mains: BTreeSet<TaskId> = ids.iter().chain(known).map(|id| id.of_main()).collect();
+        let mut mains: BTreeSet<TaskId> = ids.iter().chain(known).map(|id| id.of_main()).collect();
+        // Those whose subtasks at other units may not begin here, until a permit is freed.
+        mains.extend(with(&self.limited, |limited| limited.keys().copied().collect::<Vec<_>>()));
         watches.retain(|main, _| mains.contains(main));
-        with(&self.limited, |limited| limited.retain(|main, _| mains.contains(main)));
         with(&self.failing, |failing| failing.retain(|id, _| ids.contains(id)));
         for main in mains {
             watches
@@ -420,6 +444,7 @@ impl Worker {
                 break;
             };
             with(&self.starting, |starting| starting.insert(id, priority));
+            self.fault.starts();
             self.spawn_handler(id, Purpose::Begin(permit, stopped), known, work);
         }
         let has_slot = self.slots.available_permits() + with(&self.starting, |starting| starting.len()) > 0;
@@ -443,8 +468,9 @@ impl Worker {
     /// Handles a subtask. Returns whether that succeeded; if not, the next attempt is due.
     async fn handle(&self, id: TaskId, purpose: Purpose) -> bool {
         let purpose = match purpose {
-            Purpose::Take(from, permit, stopped) => {
-                return match self.try_take(id, &from, permit, &stopped).await {
+            Purpose::Take(candidate, permit, stopped) => {
+                let from = candidate.from.clone();
+                return match self.try_take(&candidate, permit, &stopped).await {
                     Ok(()) => true,
                     Err(fault) => {
                         self.has_missed.store(true, Ordering::Relaxed);
@@ -500,17 +526,21 @@ impl Worker {
         }
     }
 
-    /// Begins a subtask that waits at another unit, unless somebody else has begun it, or it has failed at this unit.
+    /// Begins a subtask that waits at another unit, unless somebody else has begun it, or it has failed at this
+    /// unit and another can run it.
     async fn try_take(
         &self,
-        id: TaskId,
-        from: &str,
+        Candidate { id, from, is_alone }: &Candidate,
         permit: OwnedSemaphorePermit,
         stopped: &Stopped,
     ) -> Result<(), Fault> {
         self.has_missed.store(true, Ordering::Relaxed);
-        let Some(sub) = self.store.sub(from, id).await? else { return Ok(()) };
-        if sub.task.state != SubState::Init || sub.task.avoid == self.node_context.name {
+        let Some(sub) = self.store.sub(from, *id).await? else { return Ok(()) };
+        if sub.task.state != SubState::Init {
+            return Ok(());
+        }
+        if sub.task.avoid == self.node_context.name && !is_alone {
+            self.pass_over(*id, false);
             return Ok(());
         }
         let Some(main) = self.unfinished_main(&sub).await? else { return Ok(()) };
@@ -534,6 +564,10 @@ impl Worker {
         permit: OwnedSemaphorePermit,
         stopped: &Stopped,
     ) -> Result<(), Fault> {
+        let Some(unpaused) = self.unpaused().await? else {
+            self.turns.end(sub.id);
+            return Err(Fault::Busy("all tasks are paused, which the watch does not show yet".to_owned()));
+        };
         let needed = permits::needed(&main.task, self.node_context.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
         let permits = match permits::free(&self.store, &taken, &needed, main.task.priority) {
@@ -550,7 +584,7 @@ impl Worker {
         sub.task.file = file;
         let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
-            self.back_off(sub.id, permit).await;
+            self.back_off(&sub, permit).await;
             return Ok(());
         }
         let coordinator = &self.node_context.coordinator;
@@ -560,11 +594,18 @@ impl Worker {
         };
         let timeout = order::timeout(&self.node_context, &main.task);
         let limit = timeout.saturating_add(self.node_context.config.stop_limit).as_millis() as u64;
-        let fence = match self.store.start(&mut sub, &self.node_context.name, permits, session, limit).await {
+        let own = &self.node_context.name;
+        let fence = match self.store.start(&mut sub, own, unpaused, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));
-                self.back_off(sub.id, permit).await;
+                self.back_off(&sub, permit).await;
                 return Ok(());
+            }
+            Err(Fault::Tree(Error::BadVersion(path) | Error::NoNode(path)))
+                if path == self.store.paths.paused() =>
+            {
+                with(&self.unpaused, |unpaused| *unpaused = None);
+                return Err(Error::BadVersion(path).into());
             }
             fence => fence?,
         };
@@ -574,7 +615,7 @@ impl Worker {
         metrics::gauge!("allot_compaction_running").increment(1);
         let began = Instant::now();
         let result = self.run(&sub, fence, timeout, stopped).await;
-        self.note_pace(&result, began.elapsed());
+        self.note_pace(&result, began);
         metrics::gauge!("allot_compaction_running").decrement(1);
         metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
         let was_trusted = trust(coordinator).is_some();
@@ -624,9 +665,12 @@ impl Worker {
     }
 
     /// Waits before the partition is tried again; other subtasks may use the slot.
-    async fn back_off(&self, id: TaskId, permit: OwnedSemaphorePermit) {
+    async fn back_off(&self, sub: &Found<SubTask>, permit: OwnedSemaphorePermit) {
         drop(permit);
-        self.let_others_start(id);
+        self.let_others_start(sub.id);
+        if sub.task.worker != self.node_context.name {
+            self.pass_over(sub.id, true);
+        }
         sleep(LOCKED_DELAY).await;
     }
 

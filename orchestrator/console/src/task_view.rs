@@ -94,7 +94,7 @@ impl TaskView {
             every: task.repeat.repeat_interval,
             rounds: task.repeat.repeat_count,
             ended_rounds: task.ended_rounds(),
-            next_at: task.next_at,
+            next_at: task.begins_at(),
             round_started: task.round_started,
             round_runs: task.is_round_open(),
             retry_failed: task.retry.limit,

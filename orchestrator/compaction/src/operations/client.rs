@@ -10,7 +10,7 @@ use super::options::{Submission, TaskChange};
 use crate::Settings;
 use crate::fault::Fault;
 use crate::hashing::choose;
-use crate::history;
+use crate::history::{self, Filter};
 use crate::ids::TaskId;
 use crate::node::{Drained, Units, follow};
 use crate::task::{MainTask, write};
@@ -66,7 +66,7 @@ impl TaskClient {
         // What is wrong with the request itself is found before the cluster is asked.
         let mut task = wanted.task(self.settings.retries)?;
         if let Some(after) = &wanted.after {
-            task.follows = Some(self.followed(after).await?.to_string());
+            task.follows = self.followed(after).await?.map(|id| id.to_string());
         }
         let units = self.units().await?;
         let node = wanted.node.as_ref().or(self.settings.node.as_ref());
@@ -84,10 +84,18 @@ impl TaskClient {
         Ok((id, task))
     }
 
-    /// The task that is meant by its id, or by its table as `DATABASE.SCHEMA.TABLE`: the one that was submitted last.
-    async fn followed(&self, wanted: &str) -> Result<TaskId, Fault> {
+    /// The task that is meant by its id, or by its table as `DATABASE.SCHEMA.TABLE`: the one that was submitted last. `None`
+    /// if there is nothing to wait for: that task has ended well and is packed into history.
+    async fn followed(&self, wanted: &str) -> Result<Option<TaskId>, Fault> {
         if let Ok(id) = wanted.parse::<TaskId>() {
-            return self.task(id.of_main()).await.map(|_| id.of_main());
+            let id = id.of_main();
+            if self.store.main(id).await?.is_some() {
+                return Ok(Some(id));
+            }
+            return match history::find(&self.store, id, None).await? {
+                Some(packed) => check_ended_well(&packed),
+                None => self.task(id).await.map(|_| Some(id)),
+            };
         }
         let table: Vec<&str> = wanted.split('.').collect();
         let [db, schema, name] = table.as_slice() else {
@@ -97,12 +105,19 @@ impl TaskClient {
         };
         let mains = self.store.mains().await?;
         let last = mains.iter().rev().find(|main| main.task.table() == [*db, *schema, *name]);
-        last.map(|main| main.id).ok_or_else(|| {
-            let why = format!(
-                "no task of table {wanted} exists that is not packed into history; submit that one first"
-            );
-            Fault::Busy(why)
-        })
+        if let Some(last) = last {
+            return Ok(Some(last.id));
+        }
+        let table = [*db, *schema, *name].map(|part| Some(part.to_owned()));
+        // Packed tasks of a table are found from new to old, each after its rounds.
+        let (ended, _) = history::all(&self.store, &Filter { table, ..Filter::default() }, 1).await?;
+        let tasks = ended.iter().filter(|task| !task.is_round());
+        let last = tasks.max_by_key(|task| task.id.parse::<TaskId>().ok());
+        check_ended_well(
+            last.ok_or_else(|| {
+                Fault::Busy(format!("no task of table {wanted} exists; submit that one first"))
+            })?,
+        )
     }
 
     /// Changes options of an unfinished task. Returns the task as it is now.
@@ -230,6 +245,17 @@ impl TaskClient {
             self.store.move_subtask(id, &to).await?;
         }
         Ok(to)
+    }
+}
+
+/// Nothing to wait for, if this packed task has ended well; otherwise, it never will.
+fn check_ended_well(packed: &MainTask) -> Result<Option<TaskId>, Fault> {
+    match packed.holds_up(now_ms()) {
+        None => Ok(None),
+        Some(why) => {
+            let why = format!("{why}, and it is packed into history; submit a task of its table first");
+            Err(Fault::Refused(why))
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::node::Units;
 use crate::paths::decode;
 use crate::permits;
 use crate::task::MainTask;
+use crate::worker::offer::Offered;
 
 /// A time (milliseconds since 1970) as text for people.
 pub fn time(ms: u64) -> String {
@@ -42,7 +43,13 @@ impl TaskClient {
         let limits = limits(self, &task, &units).await?;
         let inboxes = self.store.inboxes().await?.into_iter();
         let away = inboxes.filter_map(|(unit, inbox)| Some((unit, inbox.away?))).collect();
-        let there = Presences { units: &units, away, time };
+        let offers = self.store.children(&self.store.paths.offers()).await?;
+        let offers = self.store.tree.get_many(&self.store.paths.offers(), offers).await?.into_iter();
+        let is_faulty =
+            |data: &[u8]| serde_json::from_slice(data).is_ok_and(|offer: Offered| offer.is_faulty);
+        let faulty =
+            offers.filter(|(_, offer)| is_faulty(&offer.data)).map(|(name, _)| decode(&name)).collect();
+        let there = Presences { units: &units, away, faulty, time };
         Ok(reasons(&task, waits, &limits, &subs, &there, now_ms()))
     }
 }
@@ -80,6 +87,8 @@ async fn count_subtasks(client: &TaskClient, id: TaskId) -> Result<Counts, Fault
 struct Presences<'a> {
     units: &'a Units,
     away: BTreeMap<String, u64>,
+    /// Those that are present and cannot run runners.
+    faulty: BTreeSet<String>,
     time: Shown<'a>,
 }
 
@@ -159,9 +168,9 @@ fn reasons(
         if task.retry.at > now {
             let (count, at) = (task.result.failed_count, (there.time)(task.retry.at));
             all.push(format!("{count} failed partitions of round {} run again at {at}", task.round));
-        } else if task.next_at > now {
+        } else if task.begins_at() > now {
             let what = if task.list_failed > 0 { "lists its partitions again" } else { "is due" };
-            all.push(format!("round {} {what} at {}", task.round + 1, (there.time)(task.next_at)));
+            all.push(format!("round {} {what} at {}", task.round + 1, (there.time)(task.begins_at())));
         } else if is_next && !task.paused && !there.units.are_tasks_paused && has_manager {
             all.push("its manager lists its partitions".to_owned());
         }
@@ -173,7 +182,7 @@ fn reasons(
     if rest > 0 {
         all.push(format!("{rest} partitions of the round are not assigned yet"));
     }
-    all.extend(by_worker(subs, there));
+    all.extend(by_worker(task, subs, there));
     let present: usize = subs.values().map(|count| count.running + count.waiting).sum();
     let finished = task.outstanding().saturating_sub(present as u64);
     if finished > 0 {
@@ -182,7 +191,9 @@ fn reasons(
     all
 }
 
-fn by_worker(subs: &Counts, there: &Presences<'_>) -> Vec<String> {
+fn by_worker(task: &MainTask, subs: &Counts, there: &Presences<'_>) -> Vec<String> {
+    let mut others = there.units.bins(&task.pc);
+    others.retain(|bin| !there.faulty.contains(&bin.name));
     let line = |(worker, &Count { running, waiting }): (&String, &Count)| {
         let Some(info) = there.units.live.get(worker) else {
             return format!(
@@ -191,12 +202,20 @@ fn by_worker(subs: &Counts, there: &Presences<'_>) -> Vec<String> {
                 running + waiting
             );
         };
+        let held = if there.units.is_drained(worker) {
+            Some("it is drained")
+        } else {
+            there.faulty.contains(worker).then_some("it cannot run runners, as its /readyz says")
+        };
         // Otherwise one of the reasons above applies, or the subtasks are about to start.
-        let why = match waiting {
-            0 => "",
-            _ if there.units.is_drained(worker) => "; it is drained, and others take what waits",
-            _ if running >= info.slots as usize => "; they wait for a free slot",
-            _ => "",
+        let why = match held {
+            _ if waiting == 0 => String::new(),
+            Some(held) if others.iter().any(|bin| bin.name != *worker) => {
+                format!("; {held}, and others take what waits")
+            }
+            Some(held) => format!("; {held}, and no other compaction node can take what waits"),
+            None if running >= info.slots as usize => "; they wait for a free slot".to_owned(),
+            None => String::new(),
         };
         format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
     };

@@ -1,8 +1,10 @@
 //! A cluster whose runners take a known time, for scenarios: units of different speed, units that are broken, listings that
 //! fail, clocks that are wrong, and ZooKeeper that is away. The clock of the runtime advances only when all tasks are idle.
 
+mod outages;
 mod rounds;
 mod scenarios;
+mod taking;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +79,10 @@ impl Runs {
 struct Fixed {
     unit: String,
     takes: Duration,
+    /// The length of a partition, by its name. Its runner takes so many times `takes`.
+    length: fn(&str) -> f64,
+    /// Why this unit cannot start a runner.
+    problem: Option<&'static str>,
     /// The exit code of the first, second, ... run of a partition, over all units.
     exit: fn(usize) -> i32,
     runs: Runs,
@@ -92,7 +98,8 @@ impl Launch for Fixed {
         let partition = partition.map(|(_, value)| value.clone()).unwrap_or_default();
         let (unit, fixed) = (self.unit.clone(), self.clone());
         async move {
-            let number = fixed.runs.add(Ran { unit, partition, began: Instant::now(), takes: fixed.takes });
+            let takes = fixed.takes.mul_f64((fixed.length)(&partition));
+            let number = fixed.runs.add(Ran { unit, partition, began: Instant::now(), takes });
             let RunSignals { coordinator, mut stop, mut lost, .. } = signals;
             let cut_off = async {
                 while crate::runner::trust(&coordinator).is_some() {
@@ -100,7 +107,7 @@ impl Launch for Fixed {
                 }
             };
             let why = tokio::select! {
-                () = sleep(fixed.takes) => EndCause::Itself,
+                () = sleep(takes) => EndCause::Itself,
                 _ = stop.wait_for(|stop| *stop) => EndCause::Stopped,
                 _ = lost.wait_for(|lost| *lost) => EndCause::CutOff,
                 () = cut_off => EndCause::CutOff,
@@ -110,6 +117,10 @@ impl Launch for Fixed {
             Ok(Report { exit, result, ..Report::of(why) })
         }
         .boxed()
+    }
+
+    fn problem(&self, _: &Settings) -> BoxFuture<'static, Option<String>> {
+        std::future::ready(self.problem.map(str::to_owned)).boxed()
     }
 
     fn notify(&self, _: &Settings, notification: Vec<u8>) {
@@ -210,7 +221,8 @@ impl Stage {
 
     fn runners(&self, unit: &str, takes: Duration) -> Fixed {
         let (unit, runs, disk) = (unit.to_owned(), self.runs.clone(), Arc::default());
-        Fixed { unit, takes, exit: |_| 0, runs, told: self.told.clone(), disk }
+        let told = self.told.clone();
+        Fixed { unit, takes, length: |_| 1.0, problem: None, exit: |_| 0, runs, told, disk }
     }
 
     /// Access to the tasks through a line whose requests are counted, and slow if that is asked for.
@@ -285,6 +297,16 @@ impl Stage {
         let mut task = MainTask::new(id, names, manager.into(), "default".into());
         task.named = (0..count).map(|number| format!("p{number:05}")).collect();
         change(&mut task);
+        self.store.submit(id, &task, false).await.unwrap();
+        id
+    }
+
+    /// Submits a further task, on another table, with so many partitions whose names begin with `q`.
+    async fn submit_other(&self, manager: &str, count: usize) -> TaskId {
+        let id = TaskId::main(manager, 2_000_000);
+        let names = ["d", "s", "other"].map(str::to_owned);
+        let mut task = MainTask::new(id, names, manager.into(), "default".into());
+        task.named = (0..count).map(|number| format!("q{number:05}")).collect();
         self.store.submit(id, &task, false).await.unwrap();
         id
     }

@@ -81,7 +81,7 @@ impl MainTask {
         why.clone_into(&mut self.error);
         if self.list_failed < self.list_retries {
             let delay = (1000 << self.list_failed.min(20)).min(LONGEST_LISTING_DELAY);
-            self.next_at = now.saturating_add(delay);
+            self.list_at = now.saturating_add(delay);
             self.list_failed += 1;
             return;
         }
@@ -122,6 +122,7 @@ impl MainTask {
         self.round_started = now;
         self.next_at = 0;
         self.list_failed = 0;
+        self.list_at = 0;
         self.retry = self.retry.unused();
         if self.started == 0 {
             self.started = now;
@@ -207,6 +208,7 @@ impl MainTask {
             self.cursor = 0;
             self.retry = self.retry.unused();
             self.list_failed = 0;
+            self.list_at = 0;
             self.cancelling = false;
             self.failures.clear();
             self.error.clear();

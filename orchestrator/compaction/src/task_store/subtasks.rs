@@ -35,12 +35,13 @@ impl TaskStore {
     }
 
     /// Moves a subtask from waiting to running at the unit `at`, which may take it from another one's inbox, and takes the
-    /// partition's lock for this unit's session. The worker ends the run within `limit` milliseconds. Returns the fencing
-    /// token.
+    /// partition's lock for this unit's session, if `unpaused` succeeds. The worker ends the run within `limit`
+    /// milliseconds. Returns the fencing token.
     pub async fn start(
         &self,
         sub: &mut Found<SubTask>,
         at: &str,
+        unpaused: Op,
         permits: Vec<String>,
         session: i64,
         limit: u64,
@@ -52,9 +53,10 @@ impl TaskStore {
             data: name.clone(),
             kind: Kind::Ephemeral,
         });
-        let mut ops: Vec<Op> = held.collect();
+        let mut ops: Vec<Op> = held.chain([unpaused]).collect();
         let mut new = sub.task.clone();
         new.state = SubState::Running;
+        new.starts += 1;
         new.started = now_ms();
         new.permits = permits;
         new.limit = limit;

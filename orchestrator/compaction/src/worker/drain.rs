@@ -9,10 +9,11 @@ use allot_runtime::time::now_ms;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::Worker;
+use super::{Worker, with};
 use crate::node::{Drained, Units};
 use crate::node_context::LONGEST_WAIT_BY_CLOCK;
 use crate::task::write;
+use crate::task_store::Fault;
 
 /// Pause after a unit that leaves could not say so.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -20,7 +21,18 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Worker {
     /// Whether this unit starts no subtasks now.
     pub(super) fn starts_nothing(&self) -> bool {
-        self.fault.is_present() || self.is_held() != (false, false)
+        self.fault.is_present() || self.fault.is_trying() || self.is_held() != (false, false)
+    }
+
+    /// The operation that fails if all tasks were paused since this unit looked; `None` if they are paused. So nothing
+    /// begins in a pause, however late the watch shows it.
+    pub(super) async fn unpaused(&self) -> Result<Option<Op>, Fault> {
+        if let Some(known) = with(&self.unpaused, |unpaused| unpaused.clone()) {
+            return Ok(Some(known));
+        }
+        let read = self.store.unpaused().await?;
+        with(&self.unpaused, |unpaused| unpaused.clone_from(&read));
+        Ok(read)
     }
 
     /// Whether this unit is drained, and whether all tasks are paused.

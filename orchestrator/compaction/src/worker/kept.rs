@@ -1,5 +1,5 @@
-//! The ends of runners that could not be written to ZooKeeper. The unit keeps them, results also on its disk, so that they
-//! outlive sessions and the process. They are written when ZooKeeper is back, unless somebody else has begun the subtask.
+//! The ends of runners that could not be written to ZooKeeper. The unit keeps them on its disk, so that they outlive
+//! sessions and the process. They are written when ZooKeeper is back, unless somebody else has begun the subtask.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,15 +17,16 @@ use crate::task_store::Found;
 pub(super) struct Kept {
     /// The version of the subtask's node while the runner ran. The subtask has another one if anybody has changed it.
     version: i32,
-    /// How often the subtask had been started before.
-    attempt: u32,
-    /// How the subtask ended; `None` if ZooKeeper was away and the runner was ended for that reason: then it runs again.
+    /// How often the subtask had been started when the runner ran.
+    starts: u32,
+    /// How the subtask ended; `None` if ZooKeeper was away, so that it is not known or the runner was ended for that
+    /// reason: then it runs again.
     pub(super) ended: Option<Ended>,
 }
 
 impl Kept {
     pub(super) fn new(sub: &Found<SubTask>, ended: Option<Ended>) -> Self {
-        Self { version: sub.version.0, attempt: sub.task.attempt, ended }
+        Self { version: sub.version.0, starts: sub.task.starts, ended }
     }
 
     /// Whether the subtask is as the runner left it, in the inbox of its unit.
@@ -35,8 +36,7 @@ impl Kept {
 
     /// Whether the subtask was given to another unit, and nobody has begun it since.
     pub(super) fn is_before(&self, sub: &Found<SubTask>) -> bool {
-        let is_new = sub.version == Version::FIRST && sub.task.attempt <= self.attempt + 1;
-        is_new && sub.task.state == SubState::Init
+        sub.task.starts == self.starts && sub.task.state == SubState::Init
     }
 }
 
@@ -56,18 +56,16 @@ impl KeptEnds {
         Self { node_context: node_context.clone(), all }
     }
 
-    /// Keeps an end. A result is also written to the disk.
+    /// Keeps an end, also on the disk.
     pub(super) async fn keep(&self, id: TaskId, kept: Kept) {
-        if kept.ended.is_some() {
-            self.node_context.launch.keep(&self.node_context.config, id, Some(write(&kept))).await;
-        }
+        self.node_context.launch.keep(&self.node_context.config, id, Some(write(&kept))).await;
         self.lock().insert(id, kept);
     }
 
     /// Forgets an end that is written, or that nobody needs any more.
     pub(super) async fn forget(&self, id: TaskId) {
-        let kept = self.lock().remove(&id);
-        if kept.is_some_and(|kept| kept.ended.is_some()) {
+        let was_kept = self.lock().remove(&id).is_some();
+        if was_kept {
             self.node_context.launch.keep(&self.node_context.config, id, None).await;
         }
     }

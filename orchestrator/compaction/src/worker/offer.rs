@@ -1,11 +1,10 @@
-//! The offer of a unit whose slots are all taken while further subtasks wait there: an ephemeral node `Offers/<unit>`. Units
-//! that are free take such subtasks.
+//! The offer of a unit whose slots are all taken while further subtasks wait there, or that cannot run runners: an ephemeral
+//! node `Offers/<unit>`. Units that are free take such subtasks.
 
 use allot_coordination::{Error, Kind, Op};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::TaskId;
-use crate::paths::encode;
 use crate::task::write;
 use crate::task_store::{Fault, TaskStore};
 
@@ -14,9 +13,19 @@ const PACE_CHANGE: f64 = 1.5;
 
 /// What an offer says of its unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Offered {
+pub(crate) struct Offered {
     /// The mean time of a run, in milliseconds; 0 if none has ended.
     pub(super) pace: u64,
+    /// Whether the unit starts nothing now because it cannot run runners.
+    #[serde(default)]
+    pub(crate) is_faulty: bool,
+}
+
+impl Offered {
+    /// Whether others should learn of the change from this to `now`.
+    fn differs(self, now: Self) -> bool {
+        self.is_faulty != now.is_faulty || differs(self.pace, now.pace)
+    }
 }
 
 /// The offer of this unit.
@@ -29,27 +38,24 @@ pub(super) struct Offer {
 impl Offer {
     /// No offer.
     pub(super) fn new(store: &TaskStore, unit: &str) -> Self {
-        Self { store: store.clone(), path: format!("{}/{}", store.paths.offers(), encode(unit)), made: None }
+        Self { store: store.clone(), path: store.paths.offer_of(unit), made: None }
     }
 
-    /// Makes, changes or withdraws the offer. `pace` is the mean time of a run, in milliseconds.
-    pub(super) async fn update(&mut self, is_wanted: bool, pace: u64) -> Result<(), Fault> {
-        let path = self.path.clone();
-        let (op, made) = match (self.made, is_wanted) {
-            (None, true) => {
-                let offered = Offered { pace };
-                (Op::Create { path, data: write(&offered), kind: Kind::Ephemeral }, Some(offered))
-            }
-            (Some(_), false) => (Op::Delete { path, version: None }, None),
-            (Some(made), true) if differs(made.pace, pace) => {
-                // As a new node, since those who follow the offers watch their names only.
-                self.made = None;
-                (Op::Delete { path, version: None }, None)
-            }
-            _ => return Ok(()),
+    /// Makes, changes or withdraws the offer.
+    pub(super) async fn update(&mut self, wanted: Option<Offered>) -> Result<(), Fault> {
+        let path = || self.path.clone();
+        let delete = || Op::Delete { path: path(), version: None };
+        let create =
+            |offered: &Offered| Op::Create { path: path(), data: write(offered), kind: Kind::Ephemeral };
+        let ops = match (self.made, wanted) {
+            (None, Some(offered)) => vec![create(&offered)],
+            (Some(_), None) => vec![delete()],
+            // As a new node, since those who follow the offers watch their names only.
+            (Some(made), Some(offered)) if made.differs(offered) => vec![delete(), create(&offered)],
+            (None, None) | (Some(_), Some(_)) => return Ok(()),
         };
-        match self.store.tree.multi(vec![op]).await {
-            Ok(()) => self.made = made,
+        match self.store.tree.multi(ops).await {
+            Ok(()) => self.made = wanted,
             // It went with a former session.
             Err(Error::NoNode(_)) => self.made = None,
             // It is that of a former session, and goes with it.
@@ -70,4 +76,6 @@ pub(super) struct Candidate {
     pub(super) id: TaskId,
     /// The unit where the subtask waits.
     pub(super) from: String,
+    /// Whether no other unit than this one can run it now: the others are drained or cannot run runners.
+    pub(super) is_alone: bool,
 }

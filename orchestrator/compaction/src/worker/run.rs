@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use allot_coordination::{Error, Retry, Retryable as _};
 use tokio::sync::watch;
-use tokio::time::{self, sleep};
+use tokio::time::{self, Instant, sleep};
 use tracing::warn;
 
 use super::kept::Kept;
 use super::{STORAGE_PATIENCE, Worker, order};
 use crate::admission::Stopped;
-use crate::hashing::choose;
+use crate::hashing::choose_other;
 use crate::runner::{RunSignals, trust};
 use crate::supervisor::EndCause;
 use crate::task::{Ended, SubState, SubTask};
@@ -103,11 +103,13 @@ impl Worker {
     }
 
     /// Notes how long a run took, in a mean of which the latest runs are the most.
-    pub(super) fn note_pace(&self, result: &RunResult, took: Duration) {
+    /// Such a run shows that the unit can run runners.
+    pub(super) fn note_pace(&self, result: &RunResult, began: Instant) {
         if !matches!(result, RunResult::Ended(_)) {
             return;
         }
-        let took = (took.as_millis() as u64).max(1);
+        self.fault.worked(began);
+        let took = (began.elapsed().as_millis() as u64).max(1);
         let before = self.pace.load(Ordering::Relaxed);
         let mean = if before == 0 { took } else { (3 * before).saturating_add(took) / 4 };
         self.pace.store(mean.max(1), Ordering::Relaxed);
@@ -116,12 +118,7 @@ impl Worker {
     /// The result of a run that this unit refused. The unit takes nothing for a while. A partition at which so many starts
     /// have failed has failed itself.
     fn refused(&self, sub: &mut Found<SubTask>, result: RunResult) -> RunResult {
-        let RunResult::Refused(why) = result else {
-            if matches!(result, RunResult::Ended(_)) {
-                self.fault.worked();
-            }
-            return result;
-        };
+        let RunResult::Refused(why) = result else { return result };
         warn!(id = %sub.id, partition = sub.task.partition_name, why, "this compaction node cannot run runners");
         self.fault.refused(&why);
         sub.task.refusals += 1;
@@ -137,7 +134,8 @@ impl Worker {
         let (own, task) = (&self.node_context.name, &sub.task);
         let mut bins = self.units.borrow().bins(&task.pc);
         bins.retain(|bin| bin.name != *own);
-        choose(&sub.id.to_string(), &bins).map_or_else(|| own.clone(), |bin| bin.name.clone())
+        let other = choose_other(&sub.id.to_string(), &bins, &task.avoid);
+        other.map_or_else(|| own.clone(), |bin| bin.name.clone())
     }
 
     /// Writes the result while the session that started the subtask lives. The next lifetime writes what this one could not,
@@ -156,6 +154,12 @@ impl Worker {
             || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
         let mut retries = coordinator.retries(format!("the result of subtask {}", sub.id));
         let mut is_kept = false;
+        // What is kept: the end, or that the subtask runs again.
+        let end = match &result {
+            RunResult::Ended(ended) if was_trusted => Some(Some(ended.clone())),
+            RunResult::Lost => None,
+            _ => Some(None),
+        };
         while !is_over() {
             let writing = async {
                 match &result {
@@ -183,16 +187,18 @@ impl Worker {
             let done = match time::timeout(KEEP_AFTER, &mut writing).await {
                 Ok(Ok(())) => Ok(()),
                 other => {
-                    if let RunResult::Ended(ended) = &result
-                        && was_trusted
-                        && !is_kept
-                    {
-                        self.kept.keep(sub.id, Kept::new(sub, Some(ended.clone()))).await;
+                    if let Some(end) = end.clone().filter(|_| !is_kept) {
+                        self.kept.keep(sub.id, Kept::new(sub, end)).await;
                         is_kept = true;
                     }
-                    match other {
-                        Ok(done) => done,
-                        Err(_) => writing.await,
+                    if let Ok(done) = other {
+                        done
+                    } else {
+                        // What is kept is written later, unless it is written by this request.
+                        tokio::select! {
+                            done = &mut writing => done,
+                            () = self.session_ended() => continue,
+                        }
                     }
                 }
             };
@@ -208,14 +214,8 @@ impl Worker {
             }
             tokio::select! { () = retries.failed(&fault) => {}, () = self.session_ended() => {} }
         }
-        match result {
-            RunResult::Ended(ended) if was_trusted && !is_kept => {
-                self.kept.keep(sub.id, Kept::new(sub, Some(ended))).await;
-            }
-            RunResult::CutOff | RunResult::NotStarted | RunResult::Refused(_) => {
-                self.kept.keep(sub.id, Kept::new(sub, None)).await;
-            }
-            RunResult::Ended(_) | RunResult::Lost => {}
+        if let Some(end) = end.filter(|_| !is_kept) {
+            self.kept.keep(sub.id, Kept::new(sub, end)).await;
         }
         Ok(())
     }

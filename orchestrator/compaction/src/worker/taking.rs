@@ -8,20 +8,24 @@ use std::time::Duration;
 
 use allot_coordination::{Error, Follower, random};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::offer::{Candidate, Offered};
 use super::{Worker, with};
 use crate::admission::Admission;
 use crate::ids::TaskId;
 use crate::node::{NodeInfo, Units};
-use crate::paths::{decode, encode, status};
+use crate::paths::{decode, status};
 use crate::task::SubState;
 use crate::task_store::Fault;
 use allot_runtime::time::now_ms;
 
 /// Pause before a unit looks again for work that it may take, after it found none or could not begin what it found.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
+/// Pause before a unit looks again while nothing is in the inboxes of the others that make offers.
+const IDLE_PAUSE: Duration = Duration::from_secs(5);
+/// For how long a unit passes over a subtask whose partition is locked.
+const PASS_OVER: Duration = Duration::from_secs(30);
 /// How many subtasks a look finds, for each free slot.
 const FOUND_PER_SLOT: usize = 4;
 
@@ -31,7 +35,7 @@ struct Offering {
     slots: u32,
     pace: u64,
     /// Whether it starts none of them itself.
-    is_drained: bool,
+    starts_nothing: bool,
     /// Its subtasks that may start, in the order of their starts. The first ones may run already.
     ids: Vec<TaskId>,
 }
@@ -40,7 +44,7 @@ impl Offering {
     /// The time in which the unit would begin the last of so many waiting subtasks, in milliseconds. A unit that has not
     /// finished any, or starts no more, is taken for very slow.
     fn time_left(&self, waiting: usize) -> f64 {
-        let pace = if self.pace == 0 || self.is_drained { 1e12 } else { self.pace as f64 };
+        let pace = if self.pace == 0 || self.starts_nothing { 1e12 } else { self.pace as f64 };
         waiting as f64 * pace / f64::from(self.slots.max(1))
     }
 }
@@ -74,27 +78,43 @@ impl Worker {
                 offers.changed().await;
                 continue;
             }
-            match self.find(&others, &units, free).await {
+            let mut pause = LOOK_PAUSE;
+            let looked = async {
+                let offering = self.offering(&others, &units).await?;
+                if offering.iter().all(|unit| unit.ids.is_empty()) {
+                    pause = IDLE_PAUSE;
+                }
+                self.find(offering, &units, free).await
+            };
+            match looked.await {
                 Ok(found) if !found.is_empty() => return found,
                 Ok(_) => {}
                 Err(fault) => tracing::debug!(%fault, "cannot look for work at other units"),
             }
             tokio::select! {
                 () = offers.changed() => {}
-                () = sleep(LOOK_PAUSE) => {}
+                () = sleep(pause) => {}
             }
         }
+    }
+
+    /// Passes over a subtask of another unit when it looks for work, so that it finds others: for a while if its partition
+    /// is locked, else as long as another unit can run it.
+    pub(super) fn pass_over(&self, id: TaskId, is_locked: bool) {
+        with(&self.passed_over, |passed| passed.insert(id, is_locked.then(Instant::now)));
     }
 
     /// Subtasks that wait at these units and may begin here: those of the unit first that would finish last.
     async fn find(
         &self,
-        others: &BTreeMap<String, NodeInfo>,
+        mut offering: Vec<Offering>,
         units: &Units,
         free: usize,
     ) -> Result<Vec<Candidate>, Fault> {
         let store = &self.store;
-        let mut offering = self.offering(others, units).await?;
+        let mut bins = units.bins(&self.node_context.config.pc);
+        bins.retain(|bin| !offering.iter().any(|unit| unit.starts_nothing && unit.name == bin.name));
+        let is_alone = bins.iter().all(|bin| bin.name == self.node_context.name);
         let units = units.live.len();
         let mains: BTreeSet<TaskId> =
             offering.iter().flat_map(|unit| unit.ids.iter().map(|id| id.of_main())).collect();
@@ -109,11 +129,19 @@ impl Worker {
                 Admission::ClosedFor(_) | Admission::Wait | Admission::Cancel => None,
             })
             .collect();
+        let passed_over: BTreeSet<TaskId> = with(&self.passed_over, |passed| {
+            passed.retain(|id, locked| match locked {
+                Some(locked) => locked.elapsed() < PASS_OVER,
+                None => !is_alone && priorities.contains_key(&id.of_main()),
+            });
+            passed.keys().copied().collect()
+        });
         let mut waiting: Vec<(Offering, Vec<TaskId>, usize)> = Vec::new();
         for mut unit in offering.drain(..) {
             unit.ids.retain(|id| priorities.contains_key(&id.of_main()));
             unit.ids.sort_unstable_by_key(|id| (Reverse(priorities.get(&id.of_main())), *id));
             let count = unit.ids.len().saturating_sub(unit.slots as usize);
+            unit.ids.retain(|id| !passed_over.contains(id));
             let first = unit.slots as usize + units + FOUND_PER_SLOT * free;
             let first: Vec<TaskId> = unit.ids.iter().take(first).copied().collect();
             let mut ids = self.waiting_of(&unit.name, &first).await?;
@@ -137,7 +165,7 @@ impl Worker {
                 break;
             }
             *count -= 1;
-            found.extend(ids.pop().map(|id| Candidate { id, from: unit.name.clone() }));
+            found.extend(ids.pop().map(|id| Candidate { id, from: unit.name.clone(), is_alone }));
         }
         Ok(found)
     }
@@ -150,8 +178,7 @@ impl Worker {
     ) -> Result<Vec<Offering>, Fault> {
         let store = &self.store;
         let inboxes: Vec<String> = others.keys().map(|name| store.paths.inbox(name)).collect();
-        let offers: Vec<String> =
-            others.keys().map(|name| format!("{}/{}", store.paths.offers(), encode(name))).collect();
+        let offers: Vec<String> = others.keys().map(|name| store.paths.offer_of(name)).collect();
         let inboxes = store.tree.children_of_each(&inboxes).await?;
         let offers = store.tree.get_each(&offers).await?;
         let both = inboxes.into_iter().zip(offers);
@@ -159,8 +186,8 @@ impl Worker {
             let ids = names.ok()?.iter().filter_map(|name| name.parse().ok()).collect::<Vec<TaskId>>();
             let offered: Offered = serde_json::from_slice(&offer.ok()?.data).unwrap_or_default();
             let ids = ids.into_iter().filter(|id| !id.is_main()).collect();
-            let is_drained = present.is_drained(name);
-            Some(Offering { name: name.clone(), slots: info.slots, pace: offered.pace, is_drained, ids })
+            let starts_nothing = present.is_drained(name) || offered.is_faulty;
+            Some(Offering { name: name.clone(), slots: info.slots, pace: offered.pace, starts_nothing, ids })
         });
         Ok(units.collect())
     }

@@ -265,7 +265,8 @@ async fn expired_session_releases_nothing_that_another_session_holds() {
     let session = unit.session_id().unwrap();
     let mut sub = store.sub(UNIT, main.subtask(1)).await.unwrap().unwrap();
     let permit = store.paths.permit("all.0");
-    store.start(&mut sub, UNIT, vec![permit.clone()], session, 1000).await.unwrap();
+    let unpaused = store.unpaused().await.unwrap().unwrap();
+    store.start(&mut sub, UNIT, unpaused, vec![permit.clone()], session, 1000).await.unwrap();
     // The session ends, another session takes the lock, and the first unit comes back.
     world.tree.expire(session);
     let lock = store.lock(&sub.task);

@@ -1,12 +1,13 @@
 //! Whether this unit can run runners. If a runner cannot be started, that is a fault of the unit and not of the partition:
-//! the unit starts nothing for a while, is not ready, and says why.
+//! the unit starts nothing for a while, is not ready, and says why. After that it tries with one start, and not with all of
+//! its slots at once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::node_context::NodeContext;
 
@@ -14,6 +15,8 @@ use crate::node_context::NodeContext;
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// The longest such time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long a unit starts nothing else after a start that tries whether it can run runners again.
+const TRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// The fault of a unit. Clones share it.
 #[derive(Clone)]
@@ -22,12 +25,30 @@ pub(crate) struct UnitFault {
     why: watch::Sender<Option<String>>,
     /// Whether a runner has run since the last fault.
     has_worked: Arc<AtomicBool>,
+    times: Arc<Mutex<Times>>,
+}
+
+/// When something last happened; `None` if it never has.
+#[derive(Default)]
+struct Times {
+    /// A runner could not be started.
+    fault: Option<Instant>,
+    /// A start was begun.
+    start: Option<Instant>,
 }
 
 impl UnitFault {
     /// No fault is known yet.
     pub(crate) fn new() -> Self {
-        Self { why: watch::Sender::new(None), has_worked: Arc::new(AtomicBool::new(true)) }
+        Self {
+            why: watch::Sender::new(None),
+            has_worked: Arc::new(AtomicBool::new(true)),
+            times: Arc::default(),
+        }
+    }
+
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The reason why the unit starts nothing, with notification of changes.
@@ -41,12 +62,41 @@ impl UnitFault {
 
     /// The unit could not run a runner.
     pub(super) fn refused(&self, why: &str) {
+        self.times().fault = Some(Instant::now());
         self.why.send_replace(Some(why.to_owned()));
     }
 
-    /// A runner has run to its end.
-    pub(super) fn worked(&self) {
-        self.has_worked.store(true, Ordering::Relaxed);
+    /// A runner that began at this time has run to its end. One that began before the last fault shows nothing.
+    pub(super) fn worked(&self, began: Instant) {
+        if self.times().fault.is_none_or(|fault| fault < began) {
+            self.has_worked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The unit begins to start a subtask.
+    pub(super) fn starts(&self) {
+        self.times().start = Some(Instant::now());
+    }
+
+    /// Until when the unit starts nothing else, because a start tries whether it can run runners again; `None` if none does.
+    fn tries_until(&self) -> Option<Instant> {
+        if self.has_worked.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.times().start.map(|start| start + TRY_PAUSE).filter(|until| *until > Instant::now())
+    }
+
+    /// Whether a start tries at this moment whether the unit can run runners again.
+    pub(super) fn is_trying(&self) -> bool {
+        self.tries_until().is_some()
+    }
+
+    /// Returns when such a start has taken so long that another may begin.
+    pub(super) async fn has_tried(&self) {
+        match self.tries_until() {
+            Some(until) => sleep_until(until).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Looks for the runner at the start and after each fault, and ends a fault after its time unless the runner still

@@ -411,3 +411,92 @@ fn history_reads_no_older_packs_than_are_asked_for() {
         assert_eq!(all.last().unwrap().finished, newest.last().unwrap().finished);
     });
 }
+
+#[test]
+fn round_whose_listing_failed_for_long_is_late_and_has_not_ended() {
+    play(30, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit = stage.unit(1, stage.runners("u1", ms(100))).await;
+        let repeat = RepeatInfo { repeat_count: 2, repeat_interval: 1800 };
+        let id = stage.submit("u1", 1, |task| task.repeat = repeat).await;
+        stage.until("the first round", async || stage.task(id).await.ended_rounds() == 1).await;
+        stage.store.set(id, |task| task.named.clear()).await.unwrap();
+        let due = stage.task(id).await.next_at;
+        stage.until("listings to fail", async || stage.task(id).await.list_failed == 13).await;
+        // A task that follows waits for the round whose partitions are being listed.
+        let (later, _) = client.submit(&following(id)).await.unwrap();
+        let why = client.explain(later).await.unwrap().join("; ");
+        assert!(why.contains(&format!("round 2 of task {id} has not ended")), "{why}");
+        let why = client.explain(id).await.unwrap().join("; ");
+        assert!(why.contains("round 2 lists its partitions again at"), "{why}");
+        stage.store.set(id, |task| task.named = vec!["p".into()]).await.unwrap();
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.round), (State::Done, 2));
+        stage.end(later).await;
+        let late = task.round_started - due;
+        assert!(late > 400_000, "{late}");
+        let told = stage.told.lock().unwrap().clone();
+        let of_late = told.iter().find(|one| one["event"] == "round-late").expect("people hear of it");
+        assert_eq!(of_late["task"], id.to_string());
+        assert!(of_late["late_ms"].as_u64().unwrap().abs_diff(late) < 1000, "{of_late}");
+    });
+}
+
+#[test]
+fn task_follows_a_table_whose_last_task_is_packed() {
+    play(31, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        // The second run of each partition fails.
+        let runners = Fixed { exit: |number| i32::from(number == 2), ..stage.runners("u1", ms(1000)) };
+        let _unit = stage.unit(4, runners).await;
+        let submit = async |table: &str, after: Option<&str>| {
+            let options = serde_json::json!({"db": "d", "schema": "s", "table": table, "partitions": [table],
+                "after": after});
+            client.submit(&serde_json::from_value(options).unwrap()).await
+        };
+        let pack = async || history::pack(&stage.store, Duration::ZERO).await.unwrap();
+        let (first, _) = submit("orders", None).await.unwrap();
+        stage.end(first).await;
+        assert_eq!(pack().await, 1);
+        for (number, after) in ["d.s.orders".to_owned(), first.to_string()].iter().enumerate() {
+            let (later, _) = submit(&format!("later{number}"), Some(after)).await.unwrap();
+            let task = stage.end(later).await;
+            assert_eq!((task.follows, task.result.success_count), (None, 1));
+        }
+        sleep(ms(10)).await;
+        let (second, _) = submit("orders", None).await.unwrap();
+        assert_eq!(stage.end(second).await.result.failed_count, 1);
+        assert_eq!(pack().await, 3);
+        for after in ["d.s.orders".to_owned(), second.to_string()] {
+            let refused = submit("last", Some(&after)).await.unwrap_err().to_string();
+            let expected = format!("round 1 of task {second} ended with 1 failed");
+            assert!(refused.contains(&expected) && refused.contains("packed"), "{refused}");
+        }
+    });
+}
+
+#[test]
+fn nothing_begins_after_a_pause_of_all_though_its_watch_is_late() {
+    play(32, || async {
+        let stage = Stage::new().await;
+        let client = stage.client();
+        let _unit = stage.unit(1, stage.runners("u1", ms(300))).await;
+        let id = stage.submit("u1", 20, |_| {}).await;
+        stage.until("three to run", async || stage.runs.all().len() == 3).await;
+        stage.requests.slow_down("watch children of", stage.store.paths.paused());
+        client.pause_all().await.unwrap();
+        // The runner of a subtask that began before is started a few requests later.
+        sleep(ms(50)).await;
+        let before = stage.runs.all().len();
+        sleep(SLOW * 9 / 10).await;
+        assert_eq!(stage.runs.all().len(), before);
+        sleep(ms(60_000)).await;
+        assert_eq!(stage.runs.all().len(), before);
+        client.resume_all().await.unwrap();
+        let task = stage.end(id).await;
+        assert_eq!((task.state, task.result.success_count), (State::Done, 20), "{task:?}");
+        assert_eq!(stage.runs.all().len(), 20);
+    });
+}
