@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rig::{HOUR, Rig, name, tariff, usage};
+use allot_core::account::record::AccountState;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Reply, Settings};
@@ -142,6 +143,83 @@ fn account_that_comes_back_has_its_use_of_the_month_again() {
     assert_eq!(spent(&rig, 0, "d"), line(120, "2"));
 }
 
+fn report(rig: &mut Rig, account: usize, epoch: u64, total: u64) -> &'static str {
+    let code = rig.code(InstanceRequest::Report { account: name(account).as_bytes(), epoch, total });
+    rig.check();
+    code
+}
+
+#[test]
+fn account_that_comes_back_has_its_cap_again() {
+    let mut rig = book();
+    let account = name(0);
+    rig.ask(ManagerRequest::Limit { cap: 100, accounts: vec![account.as_bytes()] }).unwrap();
+    assert_eq!([work(&mut rig, 0, 100), work(&mut rig, 0, 1)], ["OK", "LIMIT"]);
+    delete(&mut rig, 0);
+    add(&mut rig, "m", 0);
+    assert_eq!((work(&mut rig, 0, 1), rig.account(&account).cap), ("LIMIT", 100));
+    delete(&mut rig, 0);
+    rig.pass(100 * HOUR);
+    add(&mut rig, "m", 0);
+    assert_eq!((work(&mut rig, 0, 101), rig.account(&account).cap), ("OK", 0), "a month later");
+}
+
+#[test]
+fn account_that_comes_back_is_still_frozen() {
+    for (logged_in, until) in [(false, None), (true, None), (false, Some(50 * HOUR)), (true, Some(50 * HOUR))]
+    {
+        let mut rig = book();
+        let account = name(0);
+        if logged_in {
+            rig.login(&account, "a", HOUR);
+        }
+        let freeze = |on, until| ManagerRequest::Freeze { account: account.as_bytes(), on, until };
+        rig.ask(freeze(true, until)).unwrap();
+        delete(&mut rig, 0);
+        // An account that waits to be deleted cannot be thawed.
+        let expected = if logged_in { "OK" } else { "NOTFOUND" };
+        assert_eq!(rig.code(freeze(false, None)), expected);
+        rig.pass(HOUR);
+        add(&mut rig, "m", 0);
+        let state = (rig.standing(&account), rig.account(&account).frozen_until);
+        assert_eq!(state, (AccountState::Frozen, until));
+        assert_eq!(rig.holder(&account), "");
+        rig.pass(50 * HOUR);
+        rig.check();
+        let expected = if until.is_some() { AccountState::Assigned } else { AccountState::Frozen };
+        assert_eq!(rig.standing(&account), expected);
+    }
+}
+
+#[test]
+fn use_of_a_deleted_account_can_be_reported() {
+    let mut rig = book();
+    rig.ask(ManagerRequest::Department { department: b"d", cap: 300 }).unwrap();
+    let epoch = rig.account(&name(0)).epoch;
+    assert_eq!(report(&mut rig, 0, epoch, 60), "OK");
+    delete(&mut rig, 0);
+    assert_eq!(report(&mut rig, 0, epoch, 110), "OK");
+    assert_eq!([report(&mut rig, 0, epoch, 110), report(&mut rig, 0, epoch + 1, 5)], ["OK", "STALE"]);
+    assert_eq!(spent(&rig, 0, "m"), line(110, "1"), "at the prices of the account");
+    assert_eq!(rig.book.budget(b"d").unwrap().used, 110);
+    // It comes back to another module, and the rest of its first assignment is reported.
+    add(&mut rig, "n", 0);
+    assert_eq!([report(&mut rig, 0, epoch, 110), report(&mut rig, 0, epoch, 120)], ["OK", "OK"]);
+    let epochs = [epoch, rig.account(&name(0)).epoch];
+    assert_eq!((rig.account(&name(0)).used_in(0), epochs[0] < epochs[1]), (120, true));
+    assert_eq!((spent(&rig, 0, "m").0, spent(&rig, 0, "n").0), (110, 10));
+    // The module of the assignment must be there, and so must the month.
+    for account in [0, 3, 4, 5] {
+        delete(&mut rig, account);
+    }
+    rig.detach("n", "a", 0);
+    rig.ask(ManagerRequest::RemoveModule { module: b"n" }).unwrap();
+    assert_eq!(report(&mut rig, 0, epochs[1], 1), "NOTFOUND");
+    assert_eq!(report(&mut rig, 0, epochs[0], 130), "OK");
+    rig.pass(100 * HOUR);
+    assert_eq!(report(&mut rig, 0, epochs[0], 140), "NOTFOUND");
+}
+
 #[test]
 fn past_month_lists_the_accounts_and_quotas_of_its_end() {
     let mut rig = book();
@@ -213,6 +291,10 @@ struct Witness {
     numbers: BTreeMap<usize, u64>,
     tariffs: BTreeMap<usize, usize>,
     departments: BTreeMap<String, String>,
+    /// The module and the epoch that each account had last, until the month in which it was deleted ends.
+    last: BTreeMap<usize, (String, u64)>,
+    /// What was reported of each account and epoch.
+    reported: BTreeMap<(usize, u64), u64>,
     /// By month, department and module.
     spent: BTreeMap<(u32, String, String), (u128, i128)>,
 }
@@ -279,13 +361,21 @@ impl Witness {
                     code => assert_eq!(code, "STALE", "no instance has the account"),
                 }
             }
-            Act::Report(account, total) if known(rig, account) && !rig.holder(&name(account)).is_empty() => {
-                let (module, epoch) = (module_of(rig, account), rig.account(&name(account)).epoch);
-                let before = rig.account(&name(account)).used_in(self.month);
+            Act::Report(account, total) if self.last.contains_key(&account) => {
+                let (module, epoch) = self.last[&account].clone();
+                let there = rig.book.find_module(module.as_bytes()).is_some();
+                // The use of an account that is there counts where it is now.
+                let module = if known(rig, account) { module_of(rig, account) } else { module };
+                let before = self.reported.get(&(account, epoch)).copied().unwrap_or(0);
                 let account_name = name(account);
                 let request = InstanceRequest::Report { account: account_name.as_bytes(), epoch, total };
-                let Ok(Reply::Used(used)) = rig.ask(request) else { panic!("a report is refused") };
-                self.count(&module, account, used.used - before);
+                match rig.ask(request) {
+                    Ok(Reply::Used(_)) => {
+                        self.count(&module, account, total.saturating_sub(before));
+                        self.reported.insert((account, epoch), total.max(before));
+                    }
+                    other => assert!(!known(rig, account) && !there, "a report is refused: {other:?}"),
+                }
             }
             Act::Delete(account) if known(rig, account) => delete(rig, account),
             Act::Add(module, account) if !known(rig, account) => {
@@ -322,10 +412,16 @@ impl Witness {
             Act::Month => {
                 rig.pass(100 * HOUR - rig.now % (100 * HOUR));
                 (self.month, self.numbers) = (rig.book.month(), BTreeMap::new());
+                self.last.retain(|&account, _| known(rig, account));
             }
             _ => {}
         }
         rig.settle();
+        for account in (0..6).filter(|&account| known(rig, account)) {
+            if !rig.holder(&name(account)).is_empty() {
+                self.last.insert(account, (module_of(rig, account), rig.account(&name(account)).epoch));
+            }
+        }
         rig.check();
         self.compare(rig);
     }

@@ -198,7 +198,7 @@ pub(super) fn decide_freeze(
         let text = format!("UNTIL must be a time after {now}, in milliseconds since 1970, and without OFF");
         return refuse(Code::Err, text);
     }
-    if (account.state == AccountState::Frozen) == on && account.frozen_until == until {
+    if (account.state == AccountState::Frozen) == on && account.thaws_at() == until {
         return unchanged(reply);
     }
     if on && account.state == AccountState::Frozen {

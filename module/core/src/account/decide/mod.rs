@@ -123,7 +123,7 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
             logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
         }
         InstanceRequest::Report { account, epoch, total } => {
-            logins::decide_report(book, known_account(book, account)?, *epoch, *total)
+            logins::decide_report(book, account, *epoch, *total)
         }
     }
 }

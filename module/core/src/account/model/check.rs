@@ -105,23 +105,30 @@ impl Book {
         agrees(ours, "an account is with an instance of another module")?;
         let to = account.goal.and_then(Goal::place);
         agrees(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
-        let login = account.login.as_ref().map(|login| login.epoch);
-        let last = account.history.last().map(|stay| stay.epoch);
-        let given =
-            [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
-        agrees(given, "an epoch was not given out")?;
-        agrees(account.tally.month() <= self.month, "the month of an account is after that of the book")?;
+        let frozen = !account.was_frozen || !placed && account.goal == Some(Goal::Delete);
+        agrees(frozen, "an account that was frozen is not being deleted")?;
+        self.check_numbers(account)?;
         let lasts = account.history.last().is_some_and(|stay| stay.to.is_none());
         let stays = account.history.last().is_some_and(|stay| stay.epoch == account.epoch);
         agrees(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
     }
 
+    /// Checks that the epochs and the month of an account have been.
+    fn check_numbers(&self, account: &Account) -> Result<(), Damaged> {
+        let login = account.login.as_ref().map(|login| login.epoch);
+        let last = account.history.last().map(|stay| stay.epoch);
+        let given =
+            [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
+        agrees(given, "an epoch was not given out")?;
+        agrees(account.tally.month() <= self.month, "the month of an account is after that of the book")
+    }
+
     /// Checks that the modules have spent this month what the accounts have, with the deleted ones. O(accounts).
     pub(in crate::account) fn check_ledger(&self) -> Result<(), Damaged> {
-        let tallies = self.accounts.iter().map(|(_, account)| &account.tally).chain(self.deleted.values());
+        let accounts = self.accounts.iter().map(|(_, account)| account).chain(self.deleted.values());
         let (mut counted, mut spent) = (Usage::default(), Usage::default());
-        for tally in tallies {
-            let month = tally.of(self.month);
+        for account in accounts {
+            let month = account.tally.of(self.month);
             counted.spend(month.used.into(), month.cost);
         }
         self.ledger_of(self.month).for_each(|line| spent.spend(line.usage.used, line.usage.cost));
@@ -130,10 +137,15 @@ impl Book {
         let oldest = self.month.saturating_sub(MONTHS as u32);
         let kept = self.ledger.keys().all(|key| (oldest..=self.month).contains(&key.month));
         agrees(kept, "the ledger has a month that is not kept")?;
-        let deleted = self.deleted.iter().all(|(name, tally)| {
-            self.find(name).is_none() && !tally.is_empty() && tally.month() <= self.month
-        });
-        agrees(deleted, "the use of an account is kept that was not deleted, or has none")
+        self.deleted.values().try_for_each(|account| {
+            let stays = account.history.last().is_some_and(|stay| stay.to.is_none());
+            let waits = stays
+                || account.login.is_some()
+                || !matches!(account.state, AccountState::Free | AccountState::Frozen);
+            let gone = self.find(&account.name).is_none() && account.is_worth_keeping();
+            agrees(gone && !waits, "an account is kept that was not deleted, or has nothing to keep")?;
+            self.check_numbers(account)
+        })
     }
 }
 
@@ -148,7 +160,6 @@ mod tests {
     use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::place::Share;
-    use super::super::record::Tally;
     use super::super::state::Budget;
     use super::super::supply::Supply;
     use super::super::tariff::{Amount, Step, Tariff};
@@ -272,7 +283,8 @@ mod tests {
             ("sum of quotas", |book| module(book).sums.quota += 1),
             ("use elsewhere", |book| module(book).elsewhere += 1),
             ("use of a deleted account", |book| {
-                book.deleted.insert(Bytes::from_slice(b"gone"), Tally::since(0));
+                let gone = Bytes::from_slice(b"gone");
+                book.deleted.insert(gone.clone(), Account::new(gone, 0));
             }),
             ("a month that is not kept", |book| {
                 let (department, module) = (b"d"[..].into(), b"m"[..].into());

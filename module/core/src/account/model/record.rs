@@ -154,7 +154,9 @@ fields! {
         pub epoch: Epoch,
         /// When the account came to its instance, or became free.
         pub since: Millis,
-        /// While frozen: when the account can be used again by itself.
+        /// Whether the account was frozen when its deletion began, which waits for the end of its login.
+        pub was_frozen: bool,
+        /// While frozen, also if deletion has begun since: when the account can be used again by itself.
         pub frozen_until: Option<Millis>,
         /// The most instructions in a month; 0 for no limit but that of the book.
         pub cap: u64,
@@ -275,9 +277,11 @@ impl Tally {
 impl Account {
     /// Checks the fields that agree with each other in every state. `Book::check_account` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
-        let thaws = self.frozen_until.is_none() || self.state == AccountState::Frozen;
+        let frozen = self.state == AccountState::Frozen;
+        let thaws = self.frozen_until.is_none() || frozen || self.was_frozen;
+        let waits = !self.was_frozen || self.state == AccountState::Revoking;
         ensure(
-            thaws && self.cap <= MAX_COUNT,
+            thaws && waits && self.cap <= MAX_COUNT,
             "an account thaws that is not frozen, or has too large a cap",
         )?;
         let rises = self.history.is_sorted_by(|stay, next| stay.epoch < next.epoch);
@@ -286,15 +290,29 @@ impl Account {
         ensure(earlier.all(|stay| stay.to.is_some()), "a stay before the last one has not ended")
     }
 
-    /// A new, free account.
-    pub(in crate::account) fn new(
-        name: Bytes,
-        module: u32,
-        tariff: Arc<Tariff>,
-        tally: Tally,
-        at: Millis,
-    ) -> Self {
-        Self { name, module, tariff, instance: NONE, since: at, tally, ..Self::default() }
+    /// A new account without a module, in this month.
+    pub(in crate::account) fn new(name: Bytes, month: u32) -> Self {
+        Self { name, module: NONE, instance: NONE, tally: Tally::since(month), ..Self::default() }
+    }
+
+    /// The account without its module, as the book keeps it in the month in which it is deleted.
+    pub(in crate::account) fn deleted(mut self, at: Millis) -> Self {
+        self.end_stay(at);
+        let frozen = self.was_frozen || self.state == AccountState::Frozen;
+        let state = if frozen { AccountState::Frozen } else { AccountState::Free };
+        Self { state, was_frozen: false, module: NONE, instance: NONE, goal: None, ..self }
+    }
+
+    /// Whether a deleted account has something that it has again if it is added again: use, assignments whose use can
+    /// still be reported, a cap, or a freeze.
+    pub(in crate::account) fn is_worth_keeping(&self) -> bool {
+        let used = !self.tally.is_empty() || !self.history.is_empty();
+        used || self.cap > 0 || self.state == AccountState::Frozen
+    }
+
+    /// When the account can be used again by itself, if it is frozen until a time.
+    pub(in crate::account) fn thaws_at(&self) -> Option<Millis> {
+        self.frozen_until.filter(|_| self.state == AccountState::Frozen)
     }
 
     /// Instructions in a month.
@@ -361,9 +379,10 @@ impl Account {
         self.reports.as_ref().map_or(Some(0), |reports| reports.counted(epoch))
     }
 
-    /// Whether the account was assigned by this epoch, as far as its history says.
-    pub(in crate::account) fn was_assigned_by(&self, epoch: Epoch) -> bool {
-        self.history.binary_search_by_key(&epoch, |stay| stay.epoch).is_ok()
+    /// The stay of the assignment of this epoch, if the history still has it.
+    pub(in crate::account) fn stay_of(&self, epoch: Epoch) -> Option<&Stay> {
+        let place = self.history.binary_search_by_key(&epoch, |stay| stay.epoch).ok()?;
+        self.history.get(place)
     }
 
     /// Ends the current stay, and begins a new one.

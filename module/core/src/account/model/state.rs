@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::pace::HOUR;
 use super::place::{Instance, Module};
-use super::record::{Account, Epoch, LAST_MONTH, Name, Tally};
+use super::record::{Account, Epoch, LAST_MONTH, Name, Stay};
 use super::tariff::{Amount, MAX_COUNT, Tariff};
 use super::usage::{LedgerKey, LedgerLine, Usage};
 use crate::fields;
@@ -141,8 +141,9 @@ pub struct Book {
     /// What was spent by month, department and module: all lines of past months, and the lines of the current month to
     /// which nothing is added any more, because the module is in another department now, or was deleted.
     pub(in crate::account) ledger: BTreeMap<LedgerKey, Usage>,
-    /// The use of accounts that were deleted this month. An account that is added again has this use.
-    pub(in crate::account) deleted: BTreeMap<Bytes, Tally>,
+    /// Accounts that were deleted this month, and what an account that is added again has again. Their use can be
+    /// reported.
+    pub(in crate::account) deleted: BTreeMap<Bytes, Account>,
     /// Messages for the event stream.
     pub(in crate::account) outbox: Outbox,
 }
@@ -306,6 +307,14 @@ impl Book {
         self.find(name).and_then(|id| self.indexed(id))
     }
 
+    /// The account whose use since an assignment is reported: one that is there, or one that was deleted this month, as
+    /// long as the module of the assignment is there.
+    pub(in crate::account) fn reported(&self, name: &[u8], epoch: Epoch) -> Option<&Account> {
+        let counts = |stay: &Stay| self.find_module(&stay.module).is_some();
+        let deleted = || self.deleted.get(name).filter(|one| one.stay_of(epoch).is_none_or(counts));
+        self.account_called(name).or_else(deleted)
+    }
+
     /// The number of a module. O(log modules).
     pub fn find_module(&self, name: &[u8]) -> Option<u32> {
         self.module_names.get(name).copied()
@@ -364,8 +373,8 @@ impl Book {
             + self.ledger.len() * (size_of::<(LedgerKey, Usage)>() + 8)
             + self
                 .deleted
-                .iter()
-                .map(|(name, tally)| size_of::<Tally>() + name.len() + tally.allocated())
+                .values()
+                .map(|account| size_of::<(Bytes, Account)>() + account.allocated())
                 .sum::<usize>()
             + self.outbox.allocated()
     }

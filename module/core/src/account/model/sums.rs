@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::record::{Account, MONTHS, Name};
 use super::state::{Book, levels_of};
-use super::tariff::Tariff;
+use super::tariff::{Amount, Tariff};
 use super::usage::{LedgerKey, LedgerLine, Usage, step};
 use crate::invariant;
 use crate::shared::Millis;
@@ -72,26 +72,31 @@ impl Book {
         let (month, limit) = self.order();
         let account = self.accounts.get_mut(id).expected("an account that is used is there");
         let Some(account) = account else { return };
-        let module = self.modules.get_mut(account.module).expected("an account has a module");
-        let Some(module) = module else { return };
         let (before, left) = (account.used_in(month), account.left(month));
         let cost = account.count(month, count);
-        module.sums.use_up(left - account.left(month));
-        module.sums.spend(count.into(), cost);
         let (tariff, now) = (account.tariff.clone(), account.used_in(month));
-        if !self.departments.is_empty() {
-            let department = module.department.clone();
-            for level in levels_of(&department) {
-                if let Some(budget) = self.departments.get_mut(level) {
-                    budget.used = budget.used.saturating_add(count.into());
-                }
-            }
+        let (home, less) = (account.module, left - account.left(month));
+        if let Some(module) = self.indexed_module_mut(home) {
+            module.sums.use_up(less);
         }
+        self.spend(home, count, cost);
         let Some(supplied) = self.indexed(id).and_then(Account::supplied) else { return };
         let instance = self.instances.get_mut(supplied);
         if let Some(instance) = instance.expected("an account that is assigned or in transit has an instance")
         {
             instance.supply.count(&tariff, (before, now), limit);
+        }
+    }
+
+    /// Adds what was sent to the line of a module, and to budgets.
+    pub(in crate::account) fn spend(&mut self, module: u32, count: u64, cost: Amount) {
+        let Some(module) = self.indexed_module_mut(module) else { return };
+        module.sums.spend(count.into(), cost);
+        let department = module.department.clone();
+        for level in levels_of(&department) {
+            if let Some(budget) = self.departments.get_mut(level) {
+                budget.used = budget.used.saturating_add(count.into());
+            }
         }
     }
 
