@@ -62,7 +62,8 @@ impl Book {
             return;
         }
         let Some(account) = self.indexed(id) else { return };
-        let (used, cost, module) = (account.used_in(self.month), account.cost_in(self.month), account.module);
+        let (used, cost, module) =
+            (account.position(self.month), account.cost_in(self.month), account.module);
         let limit = account.limit(self.settings.limit());
         let before = used.saturating_sub(count);
         let step = account.tariff.step(used);

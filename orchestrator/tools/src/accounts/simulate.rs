@@ -271,7 +271,7 @@ fn replay(contents: &Contents, trace: &[Used], options: &Options, every: Option<
     }
     for (account, line) in &contents.accounts {
         let (module, accounts) = (Some(line.module.as_bytes()), vec![account.as_bytes()]);
-        desk.ask(ManagerRequest::Add { module, tariff: line.tariff.priced(), accounts })?;
+        desk.ask(ManagerRequest::add(module, line.tariff.priced(), accounts))?;
     }
     desk.run_periodic_work();
     let mut outcome = Outcomes::default();

@@ -132,9 +132,9 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
     if !by_assignment {
         live(now, account, epoch)?;
     }
-    let (count, before) = (count.unsigned_abs(), account.used_in(book.month));
+    let (count, before) = (count.unsigned_abs(), account.position(book.month));
     let cap = account.limit(book.settings.limit());
-    if before.saturating_add(count) > cap {
+    if before.saturating_add(count) > cap || !account.has_room(book.month, count) {
         let name = quoted(&account.name);
         let text = format!("account {name} has used {before} this month, and the cap is {cap}");
         return refuse(Code::Limit, text);
@@ -161,7 +161,7 @@ pub(super) fn decide_report(book: &Book, account: &[u8], epoch: Epoch, total: u6
         return refuse(Code::Stale, text);
     };
     let count = total.saturating_sub(counted);
-    if account.used_in(book.month).saturating_add(count) > MAX_COUNT {
+    if !account.has_room(book.month, count) {
         return refuse(
             Code::Limit,
             format!("account {name} cannot have used more than {MAX_COUNT} this month"),

@@ -59,6 +59,8 @@ events! {
         } = 7, notice c"allot.account.frozen";
         /// The platform thawed the account.
         Thawed = 8, notice c"allot.account.thawed";
+        /// The account's own month begins.
+        Turned = 9, notice c"allot.account.turned";
     }
 }
 
@@ -73,14 +75,15 @@ impl Book {
             }
             AccountEvent::Renewed { .. } => assigned && account.login.is_some(),
             AccountEvent::LoggedOut { .. } => account.login.is_some(),
-            AccountEvent::Used { count } => fits(account.used_in(self.month), *count),
+            AccountEvent::Used { count } => account.has_room(self.month, *count),
             AccountEvent::Reported { epoch, count } => {
                 account.stay_of(*epoch).is_some()
                     && account.reported(*epoch).is_some_and(|before| fits(before, *count))
-                    && fits(account.used_in(self.month), *count)
+                    && account.has_room(self.month, *count)
             }
             AccountEvent::Frozen { .. } => account.goal != Some(Goal::Delete),
             AccountEvent::Thawed => account.state == AccountState::Frozen,
+            AccountEvent::Turned => account.tally.coming_turn().is_some(),
         };
         ensure(is, "an account is in another state")
     }
@@ -134,6 +137,7 @@ impl Book {
             AccountEvent::Thawed => {
                 self.change(id, |account| (account.state, account.since) = (AccountState::Free, at));
             }
+            AccountEvent::Turned => self.turn_account(id),
         }
     }
 
@@ -249,7 +253,11 @@ impl Book {
     /// the module of the assignment.
     pub(super) fn report_of_deleted(&mut self, at: Millis, name: &[u8], epoch: Epoch, count: u64) {
         let month = self.month;
+        let turns = self.deleted.get(name).and_then(|account| self.turns_at(account));
         let Some(account) = self.deleted.get_mut(name) else { return };
+        if turns.is_some_and(|turns| turns <= at) {
+            account.tally.turn();
+        }
         account.reports.get_or_insert_default().count(epoch, count);
         let (stay, cost) = (account.stay_of(epoch).cloned(), account.count(month, count));
         let Some(stay) = stay.expected("the use of an assignment that was is reported") else { return };

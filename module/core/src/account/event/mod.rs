@@ -13,7 +13,7 @@ pub use self::counters::Counter;
 pub use self::instances::InstanceEvent;
 use super::messages::STREAM;
 use super::model::place::{Instance, MAX_PLACES, Module, Policy};
-use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, Name};
+use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, LAST_TURN, Name};
 use super::model::state::{Book, Budget, Settings};
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::events;
@@ -128,6 +128,13 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 18, notice c"allot.account.limited";
+        /// The own months of accounts begin on another day.
+        TurnSet {
+            /// The day of each month of the book, counted from 1.
+            day: u32,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 19, notice c"allot.account.turn-set";
         /// Accounts are taken from instances without a place, or were returned. An account without a login is free at
         /// once.
         Withdrawn {
@@ -212,6 +219,10 @@ impl Book {
             }
             Event::Limited { cap, accounts } => {
                 ensure(*cap <= MAX_COUNT, "a cap is out of range")?;
+                self.all_are(accounts, |_| true)
+            }
+            Event::TurnSet { day, accounts } => {
+                ensure((1..=LAST_TURN).contains(day), "a day is out of range")?;
                 self.all_are(accounts, |_| true)
             }
             Event::Rehomed { module, accounts } => {
@@ -317,6 +328,9 @@ impl Book {
             }
             Event::Limited { cap, accounts } => {
                 self.each(accounts, |book, id| book.change(id, |account| account.cap = *cap));
+            }
+            Event::TurnSet { day, accounts } => {
+                self.each(accounts, |book, id| book.set_turn(at, id, *day));
             }
             Event::Withdrawn { accounts } => {
                 self.each(accounts, |book, id| book.go_on(at, id, Goal::Reassign));

@@ -40,6 +40,7 @@ impl Book {
             ("the tariffs", self.tariffs == sound.tariffs),
             ("the ends of logins", self.logins == sound.logins),
             ("the ends of freezes", self.thaws == sound.thaws),
+            ("the turns of accounts", self.cycles == sound.cycles),
             ("the ends of kept places", self.away == sound.away),
             ("the draining instances", self.draining == sound.draining),
             ("the uneven modules", self.uneven == sound.uneven),
@@ -202,7 +203,7 @@ mod tests {
         let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
         let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
         ask(&mut book, ManagerRequest::Attach { module, instance: b"a" });
-        ask(&mut book, ManagerRequest::Add { module: Some(module), tariff, accounts: accounts.clone() });
+        ask(&mut book, ManagerRequest::add(Some(module), tariff, accounts.clone()));
         for &account in &accounts {
             let login = InstanceRequest::Login { account, instance: b"a", terminal: b"t", ttl: 500_000 };
             if decide(&book, NOW, &login.clone().into()).is_ok() {
@@ -249,7 +250,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 45] = [
+        let damages: [Damage; 46] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -257,6 +258,7 @@ mod tests {
                 account(book, AccountState::Revoking).login.as_mut().unwrap().until = 5;
             }),
             ("ends of freezes", |book| book.thaws.set(77, 5)),
+            ("turns of accounts", |book| book.cycles.set(77, 5)),
             ("places kept", |book| book.away.set(77, 5)),
             ("draining", |book| {
                 let _ = book.draining.insert(0);

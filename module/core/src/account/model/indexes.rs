@@ -327,6 +327,7 @@ impl Book {
         self.names.insert(&name, id);
         thaws.into_iter().for_each(|until| self.thaws.set(id, until));
         login.into_iter().for_each(|until| self.logins.set(id, until));
+        self.note_turn(id);
         self.set_home(module, id, true);
         self.link(id, true);
         self.look_at(module);
@@ -339,6 +340,7 @@ impl Book {
         self.link(id, false);
         self.logins.remove(id);
         self.thaws.remove(id);
+        self.cycles.remove(id);
         missed.into_iter().for_each(|module| self.look_at(module));
         let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
