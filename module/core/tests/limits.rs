@@ -321,10 +321,8 @@ fn numbers_of_a_book_hold_at_their_limits() {
             ..ModuleSettings::default()
         })
     };
-    let add = |from: usize, to: usize| ManagerRequest::Add {
-        module: Some(b"m"),
-        tariff: Tariff { quota: 5, steps: vec![] },
-        accounts: (from..to).map(name).collect(),
+    let add = |from: usize, to: usize| {
+        ManagerRequest::add(Some(b"m"), Tariff { quota: 5, steps: vec![] }, (from..to).map(name).collect())
     };
     let attach = |instance| ManagerRequest::Attach { module: b"m", instance };
     let holder = |book: &Book, number: usize| {

@@ -36,6 +36,9 @@ const fn integer(name: &'static str, token: &'static str) -> Parameter {
     Parameter::integer(name).after(token).optional()
 }
 
+/// The day on which the own month of accounts begins.
+const TURN: Parameter = integer("day", "TURN");
+
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
     command! {
@@ -138,13 +141,15 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::add,
         flags: "write deny-oom",
         also: "dangerous",
-        summary: "Adds accounts to a module; with *, distributes their quotas over all modules by need and weight",
+        summary: "Adds accounts to a module; with *, distributes their quotas over all modules, or those of a department, by need and weight",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [
             KEY,
             MODULE,
+            Parameter::name("department").after("DEPARTMENT").optional(),
             Parameter::natural("n").after("QUOTA").or_error(ADD_MISSES),
             TIERS,
+            TURN,
             COUNTED_ACCOUNTS.after("ACCOUNTS").or_error(ADD_MISSES),
             TERM,
         ],
@@ -180,11 +185,12 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::limit,
         flags: "write deny-oom",
         also: "dangerous",
-        summary: "Sets the most instructions of accounts in a month",
+        summary: "Sets the most instructions of accounts in a month, or the day on which their month begins",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [
             KEY,
-            Parameter::integer("n").after("CAP").or_error("CAP is missing: say how many instructions; 0 is no limit"),
+            integer("n", "CAP"),
+            TURN,
             COUNTED_ACCOUNTS.after("ACCOUNTS").or_error("ACCOUNTS is missing: say how many accounts, and which"),
             TERM,
         ],

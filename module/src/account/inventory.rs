@@ -102,12 +102,20 @@ pub(super) fn tariff(call: &Call<'_>, [_, quota, tiers, accounts, term]: &[Argum
     answer_manager(call, term, ManagerRequest::Reprice { tariff, accounts })
 }
 
-/// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
-pub(super) fn add(call: &Call<'_>, [_, module, quota, tiers, accounts, term]: &[Argument<'_>; 6]) -> Done {
-    let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
-    let module = Some(module.text()).filter(|&module| module != b"*");
-    let accounts = accounts.words().to_vec();
-    answer_manager(call, term, ManagerRequest::Add { module, tariff, accounts })
+/// `ACCOUNT.ADD key module [DEPARTMENT d] QUOTA n [TIERS n upto price ...] [TURN day] ACCOUNTS n account ...
+/// [TERM t]`
+pub(super) fn add(
+    call: &Call<'_>,
+    [_, module, department, quota, tiers, turn, accounts, term]: &[Argument<'_>; 8],
+) -> Done {
+    let request = ManagerRequest::Add {
+        module: Some(module.text()).filter(|&module| module != b"*"),
+        department: department.optional_text(),
+        tariff: Tariff { quota: quota.natural(), steps: steps(tiers)? },
+        turn: turn.optional_integer(),
+        accounts: accounts.words().to_vec(),
+    };
+    answer_manager(call, term, request)
 }
 
 /// The end and the price of each step.
@@ -137,8 +145,9 @@ pub(super) fn freeze(call: &Call<'_>, [_, account, off, until, term]: &[Argument
     answer_manager(call, term, ManagerRequest::Freeze { account, on, until })
 }
 
-/// `ACCOUNT.LIMIT key CAP n ACCOUNTS n account ... [TERM t]`
-pub(super) fn limit(call: &Call<'_>, [_, cap, accounts, term]: &[Argument<'_>; 4]) -> Done {
-    let request = ManagerRequest::Limit { cap: cap.integer(), accounts: accounts.words().to_vec() };
+/// `ACCOUNT.LIMIT key [CAP n] [TURN day] ACCOUNTS n account ... [TERM t]`
+pub(super) fn limit(call: &Call<'_>, [_, cap, turn, accounts, term]: &[Argument<'_>; 5]) -> Done {
+    let (cap, turn) = (cap.optional_integer(), turn.optional_integer());
+    let request = ManagerRequest::Limit { cap, turn, accounts: accounts.words().to_vec() };
     answer_manager(call, term, request)
 }

@@ -142,12 +142,14 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("until", Field::number(login.map(|login| login.until))),
         ("quota", Field::Number(one.tariff.quota as i64)),
         ("used", Field::Number(used as i64)),
-        ("left", Field::Number(one.tariff.left(used) as i64)),
-        ("step", Field::Number(one.tariff.step(used) as i64)),
+        ("left", Field::Number(one.left(month) as i64)),
+        ("step", Field::Number(one.tariff.step(one.position(month)) as i64)),
         ("cost", Field::Made(cost.to_string())),
         ("tiers", Field::Made(steps.collect::<Vec<_>>().join(" "))),
         ("cap", Field::Number(one.cap as i64)),
         ("frozen_until", Field::number(one.frozen_until)),
+        ("turn", Field::Number(one.tally.day().into())),
+        ("since_turn", Field::Number(one.position(month) as i64)),
         ("projected", projected),
         ("projected_cost", projected_cost),
     ];
@@ -186,7 +188,7 @@ pub(super) fn reply_all_picked(ctx: Context<'_>, book: &Book, picked: &[&Account
             ("account", Field::Text(&one.name)),
             ("epoch", Field::Number(one.epoch as i64)),
             ("used", Field::Number(used as i64)),
-            ("left", Field::Number(one.tariff.left(used) as i64)),
+            ("left", Field::Number(one.left(book.month()) as i64)),
         ];
         reply_record(ctx, &fields);
     });

@@ -93,7 +93,8 @@ pub(crate) struct Move {
 columns! {
     ACCOUNTS = account Text, state Text, module Text, instance Text, used Number, left Number, quota Number,
         cost Text, terminal Text, until Time, projected Number, projected_cost Text, tiers Text wide,
-        step Number wide, cap Number wide, frozen_until Time wide, since Time wide, epoch Text wide, login_epoch Text wide;
+        step Number wide, cap Number wide, turn Number wide, since_turn Number wide, frozen_until Time wide,
+        since Time wide, epoch Text wide, login_epoch Text wide;
     HISTORY = module Text, instance Text, from Time, to Time, epoch Text;
 }
 

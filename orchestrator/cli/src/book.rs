@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use allot_client::{BookStore, Record};
 use allot_tools::accounts::file::{self, Contents, tiers_of};
-use allot_tools::accounts::import::{Difference, notify};
+use allot_tools::accounts::import::{Difference, SHOWN, notify};
 use allot_tools::accounts::module_settings::{self, ModuleSettings};
 use allot_tools::accounts::simulate::{self, Options, Outcomes};
 use clap::{Args, Subcommand};
@@ -52,8 +52,8 @@ pub(crate) struct OfBook {
 /// Arguments of `book diff`.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The table (CSV): department, module, account, quota, tiers (`UPTO:PRICE ...`), and settings of modules;
-    /// - is standard input
+    /// The table (CSV): department, module, account, quota, tiers (`UPTO:PRICE ...`), `account_cap`, turn, and settings
+    /// of modules; - is standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     file: String,
     /// Also delete accounts that the table does not have
@@ -94,7 +94,7 @@ columns! {
     SIMULATED = instructions Number, accounts Number, least_cost Text;
     MONTHS = month Text, cost Text, moves Number, refused Number;
     COLUMNS = department Text, module Text, account Text, quota Text, tiers Text, places Text, weight Text,
-        reserve Text, min Text, share Text, lend Text, cap Text, need Text;
+        reserve Text, min Text, share Text, lend Text, cap Text, need Text, account_cap Text, turn Text;
 }
 
 /// Runs a verb.
@@ -186,8 +186,11 @@ fn warnings(accounts: &[Record]) -> Result<Vec<Value>> {
         // Too little is known about an account without a forecast.
         let Some(forecast) = record.get::<Option<u64>>("projected")? else { continue };
         let (quota, used): (u64, u64) = (record.get("quota")?, record.get("used")?);
+        // Prices go by the own month of the account.
+        let more = forecast.saturating_sub(used);
+        let used: u64 = record.get("since_turn")?;
         let step = next_step(quota, &record.text("tiers"), used);
-        if let Some((end, price)) = step.filter(|&(end, _)| forecast > end) {
+        if let Some((end, price)) = step.filter(|&(end, _)| used.saturating_add(more) > end) {
             let place = format!("{}/{}", record.text("module"), record.text("instance"));
             let row = json!({
                 "account": record.text("account"), "place": place, "used": used, "step_end": end,
@@ -239,13 +242,14 @@ fn row(key: &str, difference: &Difference, prune: bool) -> Value {
     let (created, changed) = difference.counts();
     let deleted = if prune { difference.absent() } else { 0 };
     json!({
-        "key": key, "created": created, "changed": changed, "deleted": deleted, "changes": difference.lines(prune),
+        "key": key, "created": created, "changed": changed, "deleted": deleted,
+        "changes": difference.lines(prune, usize::MAX),
     })
 }
 
 async fn diff(context: &Context, arguments: &Diff) -> Result {
     let (_, key, difference) = compare(context, arguments).await?;
-    let lines = difference.lines(arguments.prune);
+    let lines = difference.lines(arguments.prune, SHOWN);
     if context.out.is_table() {
         context.out.text(&as_lines(lines.iter().map(String::as_str)))?;
     } else {
@@ -263,7 +267,7 @@ async fn apply(context: &Context, arguments: &Apply) -> Result {
     let (prune, Apply { diff, max_delete }) = (arguments.diff.prune, arguments);
     let (book, key, difference) = compare(context, diff).await?;
     if context.out.is_table() {
-        difference.lines(prune).iter().for_each(|line| context.out.note(line));
+        difference.lines(prune, SHOWN).iter().for_each(|line| context.out.note(line));
     }
     let row = row(&key, &difference, prune);
     let (created, changed, deleted) = (field(&row, "created"), field(&row, "changed"), difference.absent());
@@ -341,7 +345,7 @@ async fn export(context: &Context, book: &Book) -> Result {
             let (quota, tiers) = (record.text("quota"), tiers_of(&record.get::<String>("tiers")?));
             rows.push(&json!({
                 "department": departments.get(&module), "module": module, "account": record.text("account"),
-                "quota": quota, "tiers": tiers,
+                "quota": quota, "tiers": tiers, "account_cap": record.text("cap"), "turn": record.text("turn"),
             }))?;
         }
         rows.flush()?;

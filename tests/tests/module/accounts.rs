@@ -287,7 +287,7 @@ fn records_have_all_their_fields_in_both_protocols() {
     book.ok("ATTACH m a");
     let names =
         |reply: &Reply| reply.record().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
-    let account = "account module instance state epoch since terminal login_epoch until quota used left step cost tiers cap frozen_until projected projected_cost";
+    let account = "account module instance state epoch since terminal login_epoch until quota used left step cost tiers cap frozen_until turn since_turn projected projected_cost";
     for protocol in 2..=3 {
         if protocol == 3 {
             book.client.hello3();

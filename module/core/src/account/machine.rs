@@ -43,7 +43,7 @@ impl Machine for Book {
     }
 
     fn count_overdue(&self, now: Millis, limit: usize) -> usize {
-        let deadlines = [&self.logins, &self.thaws, &self.away];
+        let deadlines = [&self.logins, &self.thaws, &self.cycles, &self.away];
         deadlines.map(|deadlines| deadlines.count_passed(now, limit)).iter().sum::<usize>().min(limit)
     }
 

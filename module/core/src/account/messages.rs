@@ -62,7 +62,8 @@ impl Book {
             return;
         }
         let Some(account) = self.indexed(id) else { return };
-        let (used, cost, module) = (account.used_in(self.month), account.cost_in(self.month), account.module);
+        let (used, cost, module) =
+            (account.position(self.month), account.cost_in(self.month), account.module);
         let limit = account.limit(self.settings.limit());
         let before = used.saturating_sub(count);
         let step = account.tariff.step(used);
@@ -76,6 +77,12 @@ impl Book {
         // A limit that is not set is not reached.
         let cap = if limit == MAX_COUNT { 0 } else { limit };
         self.tell_of_budget("account", &name, cap, used.into(), count);
+        self.tell_of_budgets(module, count);
+    }
+
+    /// Writes which budgets of a module and its departments have reached a part of their caps, when the last `count`
+    /// instructions were counted.
+    pub(super) fn tell_of_budgets(&mut self, module: u32, count: u64) {
         let Some(module) = self.indexed_module(module) else { return };
         let (name, department) = (module.name.clone(), module.department.clone());
         let (cap, used) = (module.policy.cap, module.used());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::model::pace::scaled;
 use super::model::place::{Instance, Module};
 use super::model::record::{Account, AccountState, Name, Rank};
 use super::model::state::{Book, levels_of};
@@ -17,7 +18,7 @@ const MAX_PASSED: usize = 20_000;
 pub struct Used {
     /// Instructions of this month, with those just counted.
     pub used: u64,
-    /// Instructions left at the flat price.
+    /// Instructions left at the flat price, in the account's own month.
     pub left: u64,
     /// The step of the last instruction; 0 at the flat price.
     pub step: usize,
@@ -45,9 +46,13 @@ impl Forecast {
 impl Used {
     /// After further instructions of an account.
     pub(super) fn with(account: &Account, month: u32, count: u64) -> Self {
-        let (tariff, used) = (&account.tariff, account.used_in(month).saturating_add(count));
-        let cost = account.cost_with(month, count);
-        Self { used, left: tariff.left(used), step: tariff.step(used), cost }
+        let position = account.position(month).saturating_add(count);
+        Self {
+            used: account.used_in(month).saturating_add(count),
+            left: account.tariff.left(position),
+            step: account.tariff.step(position),
+            cost: account.cost_with(month, count),
+        }
     }
 }
 
@@ -194,11 +199,17 @@ impl Book {
     pub fn projected_for(&self, account: &Account, now: Millis) -> Option<Forecast> {
         let month = Some(self.month).filter(|&month| month == self.month_at(now))?;
         let last = month.checked_sub(1).and_then(|last| self.month_start(last));
-        let more = account.forecast(now, (month, self.month_span(now)), last)?;
-        let used = account.used_in(month);
-        let rooms =
-            account.tariff.rooms(used, account.limit(self.settings.limit()).min(used.saturating_add(more)));
-        let cost = rooms.map(|(price, room)| i128::from(room).saturating_mul(price.0)).sum();
+        let span @ (_, end) = self.month_span(now);
+        let more = account.forecast(now, (month, span), last)?;
+        let limit = account.limit(self.settings.limit());
+        let cost = |sent: u64, more: u64| -> i128 {
+            let rooms = account.tariff.rooms(sent, limit.min(sent.saturating_add(more)));
+            rooms.map(|(price, room)| i128::from(room).saturating_mul(price.0)).sum()
+        };
+        // What an account sends after its own month has begun again starts at the flat price.
+        let turn = self.turns_at(account).filter(|&turn| turn < end);
+        let before = turn.map_or(more, |turn| scaled(more.into(), turn - now, end - now));
+        let cost = cost(account.position(month), before).saturating_add(cost(0, more - before));
         Some(Forecast { more, cost: Amount(cost) })
     }
 }

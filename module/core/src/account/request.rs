@@ -52,10 +52,14 @@ pub enum ManagerRequest<'a> {
     },
     /// `ACCOUNT.ADD`.
     Add {
-        /// The module; `None` to distribute the accounts over the modules by weight.
+        /// The module; `None` to distribute the accounts over the modules by need and weight.
         module: Option<&'a [u8]>,
+        /// Without a module: the department over whose modules the accounts are distributed; `None` for all modules.
+        department: Option<&'a [u8]>,
         /// Tariff of each account.
         tariff: Tariff,
+        /// The day on which the own month of each account begins; `None` for the month of the book.
+        turn: Option<i64>,
         /// Their names.
         accounts: Vec<&'a [u8]>,
     },
@@ -82,8 +86,10 @@ pub enum ManagerRequest<'a> {
     },
     /// `ACCOUNT.LIMIT`.
     Limit {
-        /// The most instructions of each account in a month; 0 for no limit but that of the book.
-        cap: i64,
+        /// The most instructions of each account in a month; 0 for no limit but that of the book. `None` keeps it.
+        cap: Option<i64>,
+        /// The day on which the own month of each account begins; `None` keeps it.
+        turn: Option<i64>,
         /// Their names.
         accounts: Vec<&'a [u8]>,
     },
@@ -183,6 +189,11 @@ pub enum InstanceRequest<'a> {
 }
 
 impl<'a> ManagerRequest<'a> {
+    /// `ACCOUNT.ADD` without `DEPARTMENT` and `TURN`.
+    pub fn add(module: Option<&'a [u8]>, tariff: Tariff, accounts: Vec<&'a [u8]>) -> Self {
+        Self::Add { module, department: None, tariff, turn: None, accounts }
+    }
+
     /// This request, sent by the leader of this term, or by a person if `None`.
     #[must_use]
     pub fn in_term(self, term: Option<u64>) -> Request<'a> {

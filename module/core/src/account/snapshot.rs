@@ -33,7 +33,11 @@ impl Book {
         out.field(&self.month_starts);
         out.field(&self.arrivals);
         out.field(&self.ledger);
-        out.field(&self.deleted);
+        out.unsigned(self.deleted.len() as u64);
+        for account in self.deleted.values() {
+            out.field(account);
+            out.field(&*account.tariff);
+        }
         out.unsigned(self.modules.len() as u64);
         for module in self.modules() {
             out.field(module);
@@ -103,7 +107,15 @@ impl Book {
         book.month_starts = reader.field()?;
         let most = (MONTHS + 1).min(book.month as usize + 1);
         ensure((1..=most).contains(&book.month_starts.len()), "there are too many months, or none")?;
-        (book.arrivals, book.ledger, book.deleted) = (reader.field()?, reader.field()?, reader.field()?);
+        (book.arrivals, book.ledger) = (reader.field()?, reader.field()?);
+        for _ in 0..reader.unsigned()? {
+            let account: Account = reader.field()?;
+            let tariff = Arc::new(reader.field()?);
+            let account = Account { tariff, module: NONE, instance: NONE, ..account };
+            let last = book.deleted.last_key_value();
+            ensure(last.is_none_or(|(last, _)| *last < account.name), "deleted accounts are not in order")?;
+            book.deleted.insert(account.name.clone(), account);
+        }
         for _ in 0..reader.unsigned()? {
             book.decode_module(&mut reader)?;
         }
@@ -115,10 +127,7 @@ impl Book {
             let account = book.decode_account(&mut reader, &tariffs)?;
             ensure(last.is_none_or(|last| last < account.name), "the accounts are not in order")?;
             last = Some(account.name.clone());
-            let (until, thaws) = (account.login.as_ref().map(|login| login.until), account.frozen_until);
-            let id = book.enter(account);
-            thaws.into_iter().for_each(|until| book.thaws.set(id, until));
-            until.into_iter().for_each(|until| book.logins.set(id, until));
+            book.enter(account);
         }
         let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(CAPACITY);
         book.outbox = Outbox::decode_lanes(&mut reader, capacity)?;

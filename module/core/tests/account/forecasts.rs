@@ -96,7 +96,7 @@ fn forecast_uses_accounts_without_steps_as_pick_does() {
     rig.attach("m", "a");
     let dear = Tariff { quota: 0, steps: vec![Step { upto: 1000, price: amount("1") }] };
     for (account, tariff) in [(&b"free"[..], Tariff { quota: 10, steps: vec![] }), (b"dear", dear)] {
-        rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts: vec![account] }).unwrap();
+        rig.ask(ManagerRequest::add(Some(b"m"), tariff, vec![account])).unwrap();
     }
     rig.settle();
     for _ in 0..8 {

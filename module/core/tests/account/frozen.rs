@@ -121,7 +121,7 @@ fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
     rig.pass(HOUR - 1);
     rig.check();
     let accounts = vec![gone.as_bytes()];
-    let add = ManagerRequest::Add { module: Some(b"n"), tariff: tariff(), accounts };
+    let add = ManagerRequest::add(Some(b"n"), tariff(), accounts);
     assert_eq!((rig.code(add.clone()), rig.shares("n")), ("EXISTS", vec![0]));
     rig.pass(1);
     assert_eq!((rig.code(add), rig.holder(&moved).as_str()), ("OK", "x"));

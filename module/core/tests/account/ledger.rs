@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rig::{HOUR, Rig, name, tariff, usage};
+use allot_core::account::record::AccountState;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Reply, Settings};
@@ -142,6 +143,84 @@ fn account_that_comes_back_has_its_use_of_the_month_again() {
     assert_eq!(spent(&rig, 0, "d"), line(120, "2"));
 }
 
+fn report(rig: &mut Rig, account: usize, epoch: u64, total: u64) -> &'static str {
+    let code = rig.code(InstanceRequest::Report { account: name(account).as_bytes(), epoch, total });
+    rig.check();
+    code
+}
+
+#[test]
+fn account_that_comes_back_has_its_cap_again() {
+    let mut rig = book();
+    let account = name(0);
+    rig.ask(ManagerRequest::Limit { cap: Some(100), turn: None, accounts: vec![account.as_bytes()] })
+        .unwrap();
+    assert_eq!([work(&mut rig, 0, 100), work(&mut rig, 0, 1)], ["OK", "LIMIT"]);
+    delete(&mut rig, 0);
+    add(&mut rig, "m", 0);
+    assert_eq!((work(&mut rig, 0, 1), rig.account(&account).cap), ("LIMIT", 100));
+    delete(&mut rig, 0);
+    rig.pass(100 * HOUR);
+    add(&mut rig, "m", 0);
+    assert_eq!((work(&mut rig, 0, 101), rig.account(&account).cap), ("OK", 0), "a month later");
+}
+
+#[test]
+fn account_that_comes_back_is_still_frozen() {
+    for (logged_in, until) in [(false, None), (true, None), (false, Some(50 * HOUR)), (true, Some(50 * HOUR))]
+    {
+        let mut rig = book();
+        let account = name(0);
+        if logged_in {
+            rig.login(&account, "a", HOUR);
+        }
+        let freeze = |on, until| ManagerRequest::Freeze { account: account.as_bytes(), on, until };
+        rig.ask(freeze(true, until)).unwrap();
+        delete(&mut rig, 0);
+        // An account that waits to be deleted cannot be thawed.
+        let expected = if logged_in { "OK" } else { "NOTFOUND" };
+        assert_eq!(rig.code(freeze(false, None)), expected);
+        rig.pass(HOUR);
+        add(&mut rig, "m", 0);
+        let state = (rig.standing(&account), rig.account(&account).frozen_until);
+        assert_eq!(state, (AccountState::Frozen, until));
+        assert_eq!(rig.holder(&account), "");
+        rig.pass(50 * HOUR);
+        rig.check();
+        let expected = if until.is_some() { AccountState::Assigned } else { AccountState::Frozen };
+        assert_eq!(rig.standing(&account), expected);
+    }
+}
+
+#[test]
+fn use_of_a_deleted_account_can_be_reported() {
+    let mut rig = book();
+    rig.ask(ManagerRequest::Department { department: b"d", cap: 300 }).unwrap();
+    let epoch = rig.account(&name(0)).epoch;
+    assert_eq!(report(&mut rig, 0, epoch, 60), "OK");
+    delete(&mut rig, 0);
+    assert_eq!(report(&mut rig, 0, epoch, 110), "OK");
+    assert_eq!([report(&mut rig, 0, epoch, 110), report(&mut rig, 0, epoch + 1, 5)], ["OK", "STALE"]);
+    assert_eq!(spent(&rig, 0, "m"), line(110, "1"), "at the prices of the account");
+    assert_eq!(rig.book.budget(b"d").unwrap().used, 110);
+    // It comes back to another module, and the rest of its first assignment is reported.
+    add(&mut rig, "n", 0);
+    assert_eq!([report(&mut rig, 0, epoch, 110), report(&mut rig, 0, epoch, 120)], ["OK", "OK"]);
+    let epochs = [epoch, rig.account(&name(0)).epoch];
+    assert_eq!((rig.account(&name(0)).used_in(0), epochs[0] < epochs[1]), (120, true));
+    assert_eq!((spent(&rig, 0, "m").0, spent(&rig, 0, "n").0), (110, 10));
+    // The module of the assignment must be there, and so must the month.
+    for account in [0, 3, 4, 5] {
+        delete(&mut rig, account);
+    }
+    rig.detach("n", "a", 0);
+    rig.ask(ManagerRequest::RemoveModule { module: b"n" }).unwrap();
+    assert_eq!(report(&mut rig, 0, epochs[1], 1), "NOTFOUND");
+    assert_eq!(report(&mut rig, 0, epochs[0], 130), "OK");
+    rig.pass(100 * HOUR);
+    assert_eq!(report(&mut rig, 0, epochs[0], 140), "NOTFOUND");
+}
+
 #[test]
 fn past_month_lists_the_accounts_and_quotas_of_its_end() {
     let mut rig = book();
@@ -168,12 +247,15 @@ enum Act {
     Price(usize, usize),
     Department(usize, usize),
     RemoveModule(usize),
+    Turn(usize, u32),
+    Pass(i64),
     Month,
 }
 
 const MODULES: [&str; 2] = ["m", "n"];
 const DEPARTMENTS: [&str; 3] = ["d", "d/e", "f"];
 const CAP: u64 = 400;
+const MONTH: i64 = 100 * HOUR;
 
 fn tariffs(number: usize) -> Tariff {
     let step = |upto, price: i128| Step { upto, price: Amount(price) };
@@ -198,7 +280,9 @@ fn act() -> impl Strategy<Value = Act> {
         2 => account.clone().prop_map(Act::Delete),
         3 => (module.clone(), account.clone()).prop_map(|(module, account)| Act::Add(module, account)),
         2 => (module.clone(), account.clone()).prop_map(|(module, account)| Act::Move(module, account)),
-        1 => (account, 0..3usize).prop_map(|(account, tariff)| Act::Price(account, tariff)),
+        1 => (account.clone(), 0..3usize).prop_map(|(account, tariff)| Act::Price(account, tariff)),
+        2 => (account, 1..7u32).prop_map(|(account, day)| Act::Turn(account, day)),
+        2 => (1..60i64).prop_map(Act::Pass),
         1 => (module.clone(), 0..DEPARTMENTS.len()).prop_map(|(module, to)| Act::Department(module, to)),
         1 => module.prop_map(Act::RemoveModule),
         1 => Just(Act::Month),
@@ -209,10 +293,19 @@ fn act() -> impl Strategy<Value = Act> {
 #[derive(Default)]
 struct Witness {
     month: u32,
-    /// The number of the last instruction of each account this month.
+    /// The number of the last instruction of each account in its own month, and in the month of the book.
     numbers: BTreeMap<usize, u64>,
+    used: BTreeMap<usize, u64>,
+    /// The day on which the month of each account begins, if it is not the first.
+    days: BTreeMap<usize, u32>,
+    /// When accounts were deleted, or when their use was reported after that.
+    gone: BTreeMap<usize, i64>,
     tariffs: BTreeMap<usize, usize>,
     departments: BTreeMap<String, String>,
+    /// The module and the epoch that each account had last, until it is forgotten.
+    last: BTreeMap<usize, (String, u64)>,
+    /// What was reported of each account and epoch.
+    reported: BTreeMap<(usize, u64), u64>,
     /// By month, department and module.
     spent: BTreeMap<(u32, String, String), (u128, i128)>,
 }
@@ -221,6 +314,7 @@ impl Witness {
     fn count(&mut self, module: &str, account: usize, count: u64) {
         let tariff = tariffs(self.tariffs[&account]);
         let line = (self.month, self.departments[module].clone(), module.to_owned());
+        *self.used.entry(account).or_default() += count;
         let number = self.numbers.entry(account).or_default();
         let line = self.spent.entry(line).or_default();
         for _ in 0..count {
@@ -252,8 +346,44 @@ impl Witness {
                 assert_eq!((usage.used, usage.cost.0), expected, "{department} in month {month}");
             }
         }
+        for account in (0..6).filter(|&account| rig.book.find(name(account).as_bytes()).is_some()) {
+            let number = self.numbers.get(&account).copied().unwrap_or(0);
+            assert_eq!(rig.account(&name(account)).position(self.month), number, "position of {account}");
+        }
         let used = rig.book.budget(b"d").unwrap().used;
         assert_eq!(used, self.sums(self.month, |of, _| of.starts_with('d')).0, "the budget");
+    }
+
+    /// Whether the month of an account that begins on this day begins in a span of time. In a month of the book that is
+    /// too short for this day, it begins at the end.
+    fn turns_within(day: u32, (after, until): (i64, i64)) -> bool {
+        (after / MONTH..=until / MONTH).any(|month| {
+            let start = (month * MONTH).max(1000);
+            let turn = (start + i64::from(day - 1) * 24 * HOUR).min((month + 1) * MONTH);
+            after < turn && turn <= until
+        })
+    }
+
+    fn pass(&mut self, rig: &mut Rig, by: i64) {
+        let (from, to) = (rig.now, rig.now + by);
+        rig.pass(by);
+        let end = (from / MONTH + 1) * MONTH;
+        for account in 0..6 {
+            let day = self.days.get(&account).copied().unwrap_or(1);
+            if Self::turns_within(day, (from, to)) {
+                self.numbers.remove(&account);
+            }
+            if to < end {
+                continue;
+            }
+            self.used.remove(&account);
+            if self.gone.get(&account).is_some_and(|&gone| Self::turns_within(day, (gone, end))) {
+                self.gone.remove(&account);
+                self.days.remove(&account);
+                self.last.remove(&account);
+            }
+        }
+        self.month = rig.book.month();
     }
 
     /// Takes a step of the book and of the witness.
@@ -279,20 +409,35 @@ impl Witness {
                     code => assert_eq!(code, "STALE", "no instance has the account"),
                 }
             }
-            Act::Report(account, total) if known(rig, account) && !rig.holder(&name(account)).is_empty() => {
-                let (module, epoch) = (module_of(rig, account), rig.account(&name(account)).epoch);
-                let before = rig.account(&name(account)).used_in(self.month);
+            Act::Report(account, total) if self.last.contains_key(&account) => {
+                let (module, epoch) = self.last[&account].clone();
+                let there = rig.book.find_module(module.as_bytes()).is_some();
+                // The use of an account that is there counts where it is now.
+                let module = if known(rig, account) { module_of(rig, account) } else { module };
+                let before = self.reported.get(&(account, epoch)).copied().unwrap_or(0);
                 let account_name = name(account);
                 let request = InstanceRequest::Report { account: account_name.as_bytes(), epoch, total };
-                let Ok(Reply::Used(used)) = rig.ask(request) else { panic!("a report is refused") };
-                self.count(&module, account, used.used - before);
+                match rig.ask(request) {
+                    Ok(Reply::Used(_)) => {
+                        self.count(&module, account, total.saturating_sub(before));
+                        self.reported.insert((account, epoch), total.max(before));
+                        if total > before && !known(rig, account) {
+                            self.gone.insert(account, rig.now);
+                        }
+                    }
+                    other => assert!(!known(rig, account) && !there, "a report is refused: {other:?}"),
+                }
             }
-            Act::Delete(account) if known(rig, account) => delete(rig, account),
+            Act::Delete(account) if known(rig, account) => {
+                delete(rig, account);
+                self.gone.insert(account, rig.now);
+            }
             Act::Add(module, account) if !known(rig, account) => {
                 let module = MODULES[module];
                 if rig.book.find_module(module.as_bytes()).is_some() {
                     rig.add(module, account..account + 1);
                     self.tariffs.insert(account, 0);
+                    self.gone.remove(&account);
                 }
             }
             Act::Move(module, account) if known(rig, account) => {
@@ -319,13 +464,29 @@ impl Witness {
                     rig.ask(ManagerRequest::RemoveModule { module: name.as_bytes() }).unwrap();
                 }
             }
+            Act::Turn(account, day) if known(rig, account) => {
+                let name = name(account);
+                let (turn, accounts) = (Some(day.into()), vec![name.as_bytes()]);
+                rig.ask(ManagerRequest::Limit { cap: None, turn, accounts }).unwrap();
+                self.days.insert(account, day);
+                if day == 1 {
+                    let used = self.used.get(&account).copied().unwrap_or(0);
+                    self.numbers.insert(account, used);
+                }
+            }
+            Act::Pass(hours) => self.pass(rig, hours * HOUR),
             Act::Month => {
-                rig.pass(100 * HOUR - rig.now % (100 * HOUR));
-                (self.month, self.numbers) = (rig.book.month(), BTreeMap::new());
+                let by = MONTH - rig.now % MONTH;
+                self.pass(rig, by);
             }
             _ => {}
         }
         rig.settle();
+        for account in (0..6).filter(|&account| known(rig, account)) {
+            if !rig.holder(&name(account)).is_empty() {
+                self.last.insert(account, (module_of(rig, account), rig.account(&name(account)).epoch));
+            }
+        }
         rig.check();
         self.compare(rig);
     }

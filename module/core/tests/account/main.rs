@@ -29,5 +29,6 @@ mod sessions;
 mod snapshot;
 mod spec;
 mod targets;
+mod turns;
 mod use_of_accounts;
 mod worth;

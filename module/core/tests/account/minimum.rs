@@ -117,7 +117,7 @@ fn a_move_that_avoids_no_cost_or_less_than_the_margin_is_not_made() {
         tariff.steps.iter_mut().for_each(|step| step.price = Amount::parse_price(price.as_bytes()).unwrap());
         let names: Vec<String> = (0..10).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
-        rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts }).unwrap();
+        rig.ask(ManagerRequest::add(Some(b"m"), tariff, accounts)).unwrap();
         let margin = Amount::parse_price(margin.as_bytes());
         rig.ask(ManagerRequest::Configure(Changes { margin, ..Changes::default() })).unwrap();
         rig.pass(10 * HOUR);

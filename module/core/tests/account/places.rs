@@ -290,7 +290,7 @@ fn use_of_a_department_includes_the_departments_in_it() {
         );
         let accounts: Vec<String> = (0..=number).map(|one| format!("{number}-{one}")).collect();
         let accounts = accounts.iter().map(String::as_bytes).collect();
-        rig.ask(ManagerRequest::Add { module: Some(name), tariff: tariff(), accounts }).unwrap();
+        rig.ask(ManagerRequest::add(Some(name), tariff(), accounts)).unwrap();
     }
     let sums = rig.book.usage_by_department(0);
     let accounts: Vec<(&[u8], u32)> = sums.iter().map(|(name, sum)| (&**name, sum.accounts)).collect();

@@ -65,7 +65,7 @@ fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
         let names: Vec<String> = (batch * 1_000..(batch + 1) * 1_000).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
         let tariff = Tariff { quota: 100, steps: vec![] };
-        plain.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts });
+        plain.ask(ManagerRequest::add(Some(b"m"), tariff, accounts));
     }
     for instance in 0..1000 {
         let instance = format!("i{instance}");
@@ -109,7 +109,7 @@ fn first_batch_of_assignments_is_timed() {
         let accounts = names.iter().map(String::as_bytes).collect();
         let tariff = Tariff { quota: 100, steps: vec![] };
         let begin = std::time::Instant::now();
-        plain.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts });
+        plain.ask(ManagerRequest::add(Some(b"m"), tariff, accounts));
         println!("ADD of 1,000 to 1,000 instances, RESERVE {reserve:?}: {:?}", begin.elapsed());
     }
 }
@@ -227,7 +227,7 @@ fn month(rules: Rules, seed: u64, scale: f64) -> Outcome {
     }
     let names: Vec<String> = (0..1000).map(name).collect();
     let accounts = names.iter().map(String::as_bytes).collect();
-    plain.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts });
+    plain.ask(ManagerRequest::add(None, tariff(), accounts));
     plain.settle();
     plain.sessions = Sessions::default();
     let mut demand = Demand::new(places.len(), seed);

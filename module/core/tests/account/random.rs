@@ -162,10 +162,16 @@ impl Run {
             1 | 2 => {
                 let module = self.random.chance(80).then_some(module.as_bytes());
                 let quota = self.random.of(&[100, 100, 10, 0]);
-                ManagerRequest::Add { module, tariff: Tariff { quota, ..tariff() }, accounts }
+                let department = self.random.of(&[None, Some(&b"d"[..])]).filter(|_| module.is_none());
+                let (tariff, turn) =
+                    (Tariff { quota, ..tariff() }, self.random.of(&[None, None, Some(1), Some(9)]));
+                ManagerRequest::Add { module, department, tariff, turn, accounts }
             }
             3 => ManagerRequest::Del { accounts },
-            8 => ManagerRequest::Limit { cap: self.random.of(&[0, 30, 200]), accounts },
+            8 => {
+                let (cap, turn) = (self.random.of(&[0, 30, 200]), self.random.of(&[None, Some(1), Some(2)]));
+                ManagerRequest::Limit { cap: Some(cap), turn, accounts }
+            }
             5 => ManagerRequest::RemoveModule { module: module.as_bytes() },
             6 => {
                 let department = self.random.of(&[&b"d"[..], b"d/e", b"x"]);

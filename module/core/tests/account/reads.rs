@@ -60,8 +60,7 @@ fn changes_of_assignment_and_inventory_need_the_claimed_term() {
                 ..ModuleSettings::default()
             })
             .in_term(term),
-            ManagerRequest::Add { module: Some(b"n"), tariff: tariff(), accounts: vec![b"new"] }
-                .in_term(term),
+            ManagerRequest::add(Some(b"n"), tariff(), vec![b"new"]).in_term(term),
             ManagerRequest::Move { module: b"m", accounts: vec![b"new"] }.in_term(term),
             ManagerRequest::Freeze { account: b"new", on: true, until: None }.in_term(term),
             ManagerRequest::Del { accounts: vec![b"new"] }.in_term(term),

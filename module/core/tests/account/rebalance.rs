@@ -38,7 +38,7 @@ fn module(rig: &mut Rig, module: &str, department: &str, weight: i64, accounts: 
     rig.attach(module, module);
     let names: Vec<String> = accounts.map(name).collect();
     let accounts = names.iter().map(String::as_bytes).collect();
-    rig.ask(ManagerRequest::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts }).unwrap();
+    rig.ask(ManagerRequest::add(Some(module.as_bytes()), tariff(), accounts)).unwrap();
     rig.settle();
 }
 

@@ -150,7 +150,7 @@ impl Replay {
         }
         let names: Vec<String> = (0..ACCOUNTS).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
-        replay.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts });
+        replay.ask(ManagerRequest::add(None, tariff(), accounts));
         replay.sessions = Sessions::default();
         replay
     }

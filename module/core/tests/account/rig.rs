@@ -100,7 +100,7 @@ impl Rig {
         let names: Vec<String> = numbers.map(name).collect();
         for some in names.chunks(MAX_BATCH) {
             let accounts = some.iter().map(String::as_bytes).collect();
-            let request = ManagerRequest::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts };
+            let request = ManagerRequest::add(Some(module.as_bytes()), tariff(), accounts);
             self.ask(request).unwrap();
         }
     }

@@ -48,7 +48,9 @@ fn book() -> Rig {
     rig.ask(ManagerRequest::Move { module: b"n", accounts: vec![names[2].as_bytes()] }).unwrap();
     rig.ask(ManagerRequest::Freeze { account: names[3].as_bytes(), on: true, until: None }).unwrap();
     let (accounts, until) = (vec![names[4].as_bytes()], Some(rig.now + HOUR));
-    rig.ask(ManagerRequest::Limit { cap: 400, accounts }).unwrap();
+    rig.ask(ManagerRequest::Limit { cap: Some(400), turn: None, accounts }).unwrap();
+    let accounts = [5, 6].map(|number: usize| names[number].as_bytes()).to_vec();
+    rig.ask(ManagerRequest::Limit { cap: None, turn: Some(7), accounts }).unwrap();
     rig.ask(ManagerRequest::Freeze { account: names[8].as_bytes(), on: true, until }).unwrap();
     // The ledger has the line of a department that a module has left, and the use of an account that was deleted.
     let moved = ModuleSettings { module: b"o", department: b"g", instances: 3, ..ModuleSettings::default() };

@@ -188,7 +188,7 @@ fn accounts_without_a_module_are_distributed_by_weight() {
     }
     let names: Vec<String> = (0..100).map(name).collect();
     let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-    let add = ManagerRequest::Add { module: None, tariff: tariff(), accounts };
+    let add = ManagerRequest::add(None, tariff(), accounts);
     rig.ask(add.clone()).unwrap();
     let count =
         |module: &str| rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap().counts().0;
@@ -205,7 +205,7 @@ fn accounts_without_a_module_are_distributed_by_what_they_include() {
     }
     let add = |rig: &mut Rig, module: Option<&[u8]>, quota: u64, accounts: Vec<&[u8]>| {
         let tariff = Tariff { quota, steps: vec![] };
-        rig.ask(ManagerRequest::Add { module, tariff, accounts }).unwrap();
+        rig.ask(ManagerRequest::add(module, tariff, accounts)).unwrap();
     };
     add(&mut rig, Some(b"m"), 1000, vec![b"large"]);
     let names: Vec<String> = (0..110).map(name).collect();
@@ -233,7 +233,7 @@ fn needs_of_modules_divide_accounts_before_weights() {
     {
         let names: Vec<String> = all.map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
-        rig.ask(ManagerRequest::Add { module: None, tariff: tariff(), accounts }).unwrap();
+        rig.ask(ManagerRequest::add(None, tariff(), accounts)).unwrap();
         assert_eq!(quotas(&rig), expected);
     }
     for (module, weight, need) in [("large", 0, 3100), ("other", 0, 0)] {
@@ -241,13 +241,37 @@ fn needs_of_modules_divide_accounts_before_weights() {
         let wish = ModuleSettings { module, department: b"d", weight, need, ..ModuleSettings::default() };
         rig.ask(ManagerRequest::Module(wish)).unwrap();
     }
-    let add = |accounts| ManagerRequest::Add { module: None, tariff: tariff(), accounts };
+    let add = |accounts| ManagerRequest::add(None, tariff(), accounts);
     assert_eq!(rig.code(add(vec![b"one", b"two"])), "NOTFOUND", "only one account is needed");
     assert_eq!(rig.code(add(vec![b"one"])), "OK");
     assert_eq!(quotas(&rig), [3100, 2000, 1000]);
     let beyond =
         ModuleSettings { module: b"m", department: b"d", need: Some(1 << 53), ..ModuleSettings::default() };
     assert_eq!(rig.code(ManagerRequest::Module(beyond)), "ERR");
+    rig.check();
+}
+
+fn within<'a>(names: &'a [String], module: Option<&'a [u8]>, department: &'a [u8]) -> ManagerRequest<'a> {
+    let accounts = names.iter().map(String::as_bytes).collect();
+    ManagerRequest::Add { module, department: Some(department), tariff: tariff(), turn: None, accounts }
+}
+
+#[test]
+fn needs_divide_the_accounts_of_a_department() {
+    let mut rig = Rig::new(Settings::default());
+    for (module, department, need) in [("a", "d", 3000), ("b", "d/e", 1000), ("c", "f", 9000), ("d", "de", 0)]
+    {
+        let (module, department, need) = (module.as_bytes(), department.as_bytes(), Some(need));
+        let wish = ModuleSettings { module, department, need, weight: Some(0), ..ModuleSettings::default() };
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
+    }
+    let names: Vec<String> = (0..41).map(name).collect();
+    assert_eq!(rig.code(within(&names[..41], None, b"d")), "NOTFOUND", "40 accounts cover all needs");
+    assert_eq!(rig.code(within(&names[..40], None, b"d")), "OK");
+    assert_eq!(rig.code(within(&names[40..], Some(b"a"), b"d")), "ERR");
+    assert_eq!(rig.code(within(&names[40..], None, b"x")), "NOTFOUND");
+    let quotas: Vec<u128> = rig.book.usage_by_module(0).values().map(|usage| usage.quota).collect();
+    assert_eq!(quotas, [3000, 1000, 0, 0]);
     rig.check();
 }
 
@@ -263,7 +287,7 @@ fn distributed(modules: &[(&str, i64, i64)], batches: &[(u64, std::ops::Range<us
         let (names, tariff) =
             (numbers.clone().map(name).collect::<Vec<_>>(), Tariff { quota: *quota, ..Tariff::default() });
         let accounts = names.iter().map(String::as_bytes).collect();
-        rig.ask(ManagerRequest::Add { module: None, tariff, accounts }).unwrap();
+        rig.ask(ManagerRequest::add(None, tariff, accounts)).unwrap();
     }
     rig.check();
     rig.book.usage_by_module(0).values().map(|usage| usage.accounts.into()).collect()
@@ -287,7 +311,7 @@ fn frozen_accounts_cover_no_need() {
     }
     let tariff = Tariff { quota: 100, ..Tariff::default() };
     let add = |rig: &mut Rig, module: Option<&'static [u8]>, accounts: Vec<&'static [u8]>| {
-        rig.ask(ManagerRequest::Add { module, tariff: tariff.clone(), accounts }).unwrap();
+        rig.ask(ManagerRequest::add(module, tariff.clone(), accounts)).unwrap();
     };
     add(&mut rig, Some(b"a"), vec![b"1", b"2", b"3"]);
     add(&mut rig, Some(b"b"), vec![b"4"]);

@@ -113,7 +113,8 @@ fn account_with_a_cap_of_its_own_never_sends_more() {
     let mut rig = Rig::with(1, 2, &["a"]);
     let cap = |rig: &mut Rig, cap: i64| {
         let account = name(0);
-        let reply = rig.ask(ManagerRequest::Limit { cap, accounts: vec![account.as_bytes()] });
+        let reply =
+            rig.ask(ManagerRequest::Limit { cap: Some(cap), turn: None, accounts: vec![account.as_bytes()] });
         rig.check();
         reply
     };
@@ -136,7 +137,10 @@ fn account_with_a_cap_of_its_own_never_sends_more() {
     cap(&mut rig, 0).unwrap();
     assert_eq!(rig.picked("m", "a"), [name(0), name(1)]);
     assert_eq!(rig.code(usage(&name(0), epochs[0], 1)), "OK");
-    assert_eq!(rig.code(ManagerRequest::Limit { cap: -1, accounts: vec![name(0).as_bytes()] }), "ERR");
+    assert_eq!(
+        rig.code(ManagerRequest::Limit { cap: Some(-1), turn: None, accounts: vec![name(0).as_bytes()] }),
+        "ERR"
+    );
 }
 
 #[test]
@@ -162,7 +166,7 @@ fn pick_skips_accounts_that_the_cap_refuses() {
     rig.add("m", 0..2);
     let large = Tariff { quota: 1000, steps: vec![] };
     let accounts = vec![&b"large"[..]];
-    rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff: large, accounts }).unwrap();
+    rig.ask(ManagerRequest::add(Some(b"m"), large, accounts)).unwrap();
     rig.settle();
     assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
     let assignment = rig.account("large").epoch;

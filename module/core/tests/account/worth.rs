@@ -19,7 +19,7 @@ fn add(rig: &mut Rig, quotas: &[u64]) {
     for (number, &quota) in quotas.iter().enumerate() {
         let (account, tariff) = (name(number), Tariff { quota, ..Tariff::default() });
         let accounts = vec![account.as_bytes()];
-        rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts }).unwrap();
+        rig.ask(ManagerRequest::add(Some(b"m"), tariff, accounts)).unwrap();
     }
 }
 
@@ -270,7 +270,7 @@ fn large_account_that_was_lent_takes_nothing_from_the_shares_of_others() {
     rig.attach("n", "x");
     let tariff = Tariff { quota: 1000, ..Tariff::default() };
     let accounts = vec![&b"large"[..]];
-    rig.ask(ManagerRequest::Add { module: Some(b"n"), tariff, accounts }).unwrap();
+    rig.ask(ManagerRequest::add(Some(b"n"), tariff, accounts)).unwrap();
     rig.settle();
     rig.attach("m", "a");
     let (module, account) = (b"m"[..].into(), b"large"[..].into());
@@ -333,7 +333,7 @@ fn shares_are_even_while_a_place_is_empty() {
         assert_eq!(sums(&rig), before[..before.len() - 1], "{quotas:?}");
         let tariff = Tariff { quota: 20, ..Tariff::default() };
         let accounts = vec![&b"x"[..], b"y", b"z"];
-        rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts }).unwrap();
+        rig.ask(ManagerRequest::add(Some(b"m"), tariff, accounts)).unwrap();
         for _ in 0..4 {
             rig.settle();
             let module = rig.book.module(rig.book.find_module(b"m").unwrap()).unwrap();

@@ -34,7 +34,7 @@ export function AccountPanel({ name, account, mark, modules, can, tones }) {
     <div class="tally"><${Badge} tone=${tones[state] || "plain"}>${state}</${Badge}> <span class="hint">
       module ${module}, instance ${text(instance)} since ${time(record.since)}, epoch ${text(epoch)},
       login ${text(terminal)}</span></div>
-    <p class="hint">${number(record.used)} of ${number(record.quota)} used, cost ${text(record.cost)},
+    <p class="hint">${number(record.since_turn)} of ${number(record.quota)} used, cost ${text(record.cost)},
       limit ${record.cap ? number(record.cap) : "none"}${record.frozen_until
       ? `, frozen until ${time(record.frozen_until)}` : ""}.</p>
     <${Table} id="assignments" label="Assignments of the account" columns=${HISTORY} rows=${[...history].reverse()}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allot_client::{BookStore, Record};
 use allot_tools::accounts::file;
-use allot_tools::accounts::import::{Difference, notify};
+use allot_tools::accounts::import::{Difference, SHOWN, notify};
 use allot_tools::table::Problems;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ async fn compare_or_import(console: &Console, wanted: &Import) -> Result<Importe
     let compare = async |book: BookStore| Difference::from_book(&book, &contents, wanted.instances).await;
     let difference = console.operator.ask(BookStore::new, key, compare).await?;
     let mut imported = Imported {
-        lines: difference.lines(*delete),
+        lines: difference.lines(*delete, SHOWN),
         changes: difference.changes(*delete),
         applied: false,
         comparison: difference.digest(*delete),

@@ -1,9 +1,10 @@
 //! Reads a file of accounts: a CSV table with the columns department, module, account, quota and tiers, and optional
-//! columns with settings of modules. A line without an account says only something about its module. The whole file is
-//! read, and every problem is reported with its line.
+//! columns with limits of accounts and settings of modules. A line without an account says only something about its
+//! module. The whole file is read, and every problem is reported with its line.
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::ops::RangeInclusive;
 
 use allot_core::account::tariff::{self, Amount, Step};
 use anyhow::Result;
@@ -12,11 +13,13 @@ use super::module_settings::{self, ModuleSettings};
 use crate::table::{Problems, Table};
 
 /// The columns before those of settings, of which the first must be there.
-const COLUMNS: [&str; 5] = ["department", "module", "account", "quota", "tiers"];
+const COLUMNS: [&str; 7] = ["department", "module", "account", "quota", "tiers", "account_cap", "turn"];
 const REQUIRED: usize = 4;
-/// The module's limits: most bytes of a name, most steps of a tariff, most instructions.
+/// The module's limits: most bytes of a name, most steps of a tariff, last day on which an account turns, most
+/// instructions.
 const NAME: usize = 256;
 const STEPS: usize = 16;
+const LAST_TURN: u64 = 28;
 const COUNT: u64 = 1 << 53;
 
 /// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form
@@ -46,11 +49,40 @@ impl Tariff {
     }
 }
 
+/// The most instructions of an account in a month (0: no limit), and the day on which its month begins. A field that is
+/// empty in a file says nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Limits {
+    pub cap: Option<u64>,
+    pub turn: Option<u64>,
+}
+
+impl Limits {
+    fn read([cap, turn]: [&str; 2]) -> Result<Self, String> {
+        let number = |text: &str, range: RangeInclusive<u64>| {
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            (text.is_empty() || number.is_some()).then_some(number)
+        };
+        let cap = number(cap, 0..=COUNT).ok_or_else(|| format!("account_cap '{cap}' is no number"))?;
+        let turn = number(turn, 1..=LAST_TURN)
+            .ok_or_else(|| format!("turn '{turn}' is no day from 1 to {LAST_TURN}"))?;
+        Ok(Self { cap, turn })
+    }
+
+    /// The arguments of `ACCOUNT.LIMIT`: each word with its value.
+    pub fn arguments(self) -> Vec<String> {
+        let both = [("CAP", self.cap), ("TURN", self.turn)];
+        let given = both.into_iter().filter_map(|(word, value)| Some((word, value?)));
+        given.flat_map(|(word, value)| [word.to_owned(), value.to_string()]).collect()
+    }
+}
+
 /// An account in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     pub module: String,
     pub tariff: Tariff,
+    pub limits: Limits,
     number: u64,
 }
 
@@ -83,7 +115,7 @@ pub fn read(table: impl Read) -> Result<Contents> {
     let mut contents = Contents::default();
     while let Some(line) = table.advance() {
         let taken = line.and_then(|line| {
-            let fields = [0, 1, 2, 3, 4].map(|column| table.get(column));
+            let fields = [0, 1, 2, 3, 4, 5, 6].map(|column| table.get(column));
             let settings: Vec<&str> = (fields.len()..columns.len()).map(|column| table.get(column)).collect();
             contents.take(line, fields, &settings).map_err(|why| format!("line {line}: {why}"))
         });
@@ -98,10 +130,10 @@ impl Contents {
     fn take(
         &mut self,
         line: u64,
-        [department, module, account, quota, tiers]: [&str; 5],
+        [department, module, account, quota, tiers, cap, turn]: [&str; 7],
         settings: &[&str],
     ) -> Result<(), String> {
-        let is_module = account.is_empty() && quota.is_empty() && tiers.is_empty();
+        let is_module = [account, quota, tiers, cap, turn].iter().all(|field| field.is_empty());
         for (name, column) in [(department, COLUMNS[0]), (module, COLUMNS[1]), (account, COLUMNS[2])] {
             let may_be_empty = is_module && column == COLUMNS[2];
             if name.is_empty() && !may_be_empty || name.len() > NAME {
@@ -122,8 +154,9 @@ impl Contents {
             .filter(|quota| *quota <= COUNT)
             .ok_or_else(|| format!("quota '{quota}' is no number of instructions"))?;
         let tariff = Tariff { quota, tiers: steps(quota, tiers)? };
+        let limits = Limits::read([cap, turn])?;
         self.take_module(line, department, module, settings)?;
-        let entry = Line { module: module.to_owned(), tariff, number: line };
+        let entry = Line { module: module.to_owned(), tariff, limits, number: line };
         if let Some(before) = self.accounts.get(account) {
             return Err(format!("account {account} is in line {} already", before.number));
         }
@@ -202,6 +235,22 @@ mod tests {
         let first = &found.problems.first[0];
         assert!(first.contains("line 2"), "{first}");
         assert!(read("module,account\n".as_bytes()).unwrap_err().to_string().contains("department"));
+    }
+
+    #[test]
+    fn limits_of_accounts_are_read_from_columns_that_may_be_missing_or_empty() {
+        let text = "department,module,account,quota,turn,account_cap\n\
+                    finance,billing,p1,100,15,2000\n\
+                    finance,billing,p2,100,,0\n\
+                    finance,billing,p3,100,29,\n\
+                    finance,billing,p4,100,0,\n\
+                    finance,billing,p5,100,,-1\n\
+                    finance,billing,,,3,\n";
+        let found = read(text.as_bytes()).unwrap();
+        let limits = |account: &str| found.accounts[account].limits;
+        assert_eq!(limits("p1").arguments(), ["CAP", "2000", "TURN", "15"]);
+        assert_eq!(limits("p2").arguments(), ["CAP", "0"]);
+        assert_eq!((found.accounts.len(), found.problems.count), (2, 4));
     }
 
     #[test]

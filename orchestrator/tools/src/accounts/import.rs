@@ -10,13 +10,13 @@ use allot_coordination::{Coordinator, Kind};
 use redis::Value;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::file::{self, Contents, Tariff};
+use super::file::{self, Contents, Limits, Tariff};
 use super::module_settings::ModuleSettings;
 
 /// Most accounts in one command.
 const CHUNK: usize = 1000;
-/// Most accounts that are named in a line; further ones are only counted.
-const SHOWN: usize = 20;
+/// Most accounts that are named in a line for people; further ones are only counted.
+pub const SHOWN: usize = 20;
 
 /// What becomes of modules or accounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,8 +35,8 @@ struct Change {
     fate: Fate,
     /// What becomes of them, for people.
     said: String,
-    /// Names of accounts, of which many are only counted.
-    names: String,
+    /// Names of accounts.
+    names: Vec<String>,
     /// The words of each command that makes the change, and how many it changes.
     commands: Vec<(Vec<String>, usize)>,
 }
@@ -46,20 +46,27 @@ impl Change {
     fn module(fate: Fate, said: String, module: &str, department: &str, settings: &ModuleSettings) -> Self {
         let words = ["ACCOUNT.MODULE", module, "DEPARTMENT", department].map(str::to_owned);
         let words = words.into_iter().chain(settings.arguments()).collect();
-        Self { fate, said, names: String::new(), commands: vec![(words, 1)] }
+        Self { fate, said, names: Vec::new(), commands: vec![(words, 1)] }
     }
 
     /// A change of accounts, by commands that begin with these words and name the accounts.
     fn accounts(fate: Fate, said: &str, words: &[String], accounts: &[String]) -> Self {
-        let names = accounts.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
-        let more = if accounts.len() > SHOWN { " ..." } else { "" };
         let command = |some: &[String]| ([words, &[some.len().to_string()], some].concat(), some.len());
         Self {
             fate,
             said: format!("{} accounts {said}", accounts.len()).trim_end().to_owned(),
-            names: format!(": {names}{more}"),
+            names: accounts.to_vec(),
             commands: accounts.chunks(CHUNK).map(command).collect(),
         }
+    }
+
+    /// Names of at most so many accounts, after a colon.
+    fn named(&self, most: usize) -> String {
+        if self.names.is_empty() {
+            return String::new();
+        }
+        let names = self.names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(" ");
+        format!(": {names}{}", if self.names.len() > most { " ..." } else { "" })
     }
 
     fn count(&self) -> usize {
@@ -122,14 +129,19 @@ impl Difference {
         self.made(delete).map(|change| change.count() as u64).sum()
     }
 
-    /// The difference in words, one line for each kind of change.
-    pub fn lines(&self, delete: bool) -> Vec<String> {
-        let line = |Change { fate, said, names, .. }: &Change| match fate {
-            Fate::Created => format!("+ {said}{names}"),
-            Fate::Changed => format!("~ {said}{names}"),
-            Fate::Deleted if delete => format!("- {said} to delete{names}"),
-            Fate::Deleted => format!("  {said} are not in the file and stay (--prune deletes them){names}"),
-            Fate::Lent => format!("  {said}{names}"),
+    /// The difference in words, one line for each kind of change, which names at most `most` accounts.
+    pub fn lines(&self, delete: bool, most: usize) -> Vec<String> {
+        let line = |change: &Change| {
+            let (said, names) = (&change.said, change.named(most));
+            match change.fate {
+                Fate::Created => format!("+ {said}{names}"),
+                Fate::Changed => format!("~ {said}{names}"),
+                Fate::Deleted if delete => format!("- {said} to delete{names}"),
+                Fate::Deleted => {
+                    format!("  {said} are not in the file and stay (--prune deletes them){names}")
+                }
+                Fate::Lent => format!("  {said}{names}"),
+            }
         };
         self.changes.iter().map(line).collect()
     }
@@ -193,17 +205,29 @@ fn compare(
     let mut there = BTreeMap::new();
     for record in accounts {
         let tariff = Tariff { quota: record.get("quota")?, tiers: record.get("tiers")? };
-        there.insert(record.get::<String>("account")?, (record.get::<String>("module")?, tariff));
+        let limits = Limits { cap: Some(record.get("cap")?), turn: Some(record.get("turn")?) };
+        there.insert(record.get::<String>("account")?, (record.get::<String>("module")?, tariff, limits));
     }
     let mut added: BTreeMap<(&str, &Tariff), Vec<String>> = BTreeMap::new();
     let mut moved: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut repriced: BTreeMap<&Tariff, Vec<String>> = BTreeMap::new();
+    // Whether the accounts are new, and what they get.
+    let mut limited: BTreeMap<(bool, Limits), Vec<String>> = BTreeMap::new();
     let mut lent = Vec::new();
     for (account, line) in &contents.accounts {
-        let Some((module, tariff)) = there.remove(account) else {
+        let Some((module, tariff, limits)) = there.remove(account) else {
             added.entry((&line.module, &line.tariff)).or_default().push(account.clone());
+            if line.limits != Limits::default() {
+                limited.entry((true, line.limits)).or_default().push(account.clone());
+            }
             continue;
         };
+        let other = |wanted: Option<u64>, is: Option<u64>| wanted.filter(|_| wanted != is);
+        let Limits { cap, turn } = line.limits;
+        let limits = Limits { cap: other(cap, limits.cap), turn: other(turn, limits.turn) };
+        if limits != Limits::default() {
+            limited.entry((false, limits)).or_default().push(account.clone());
+        }
         let department = contents.modules.get(&line.module).map(|line| &line.department);
         let shares = |module: &String| {
             known.get(module).is_some_and(|(of, _, shares)| *shares && Some(of) == department)
@@ -231,6 +255,17 @@ fn compare(
         let words = [vec!["ACCOUNT.TARIFF".to_owned()], priced(tariff)].concat();
         let said = format!("get {}", tariff_text(tariff));
         changes.push(Change::accounts(Fate::Changed, &said, &words, accounts));
+    }
+    for ((new, limits), accounts) in &limited {
+        let (arguments, fate) = (limits.arguments(), if *new { Fate::Created } else { Fate::Changed });
+        let words =
+            [vec!["ACCOUNT.LIMIT".to_owned()], arguments.clone(), vec!["ACCOUNTS".to_owned()]].concat();
+        let mut change = Change::accounts(fate, &format!("get {}", arguments.join(" ")), &words, accounts);
+        if *new {
+            // They are counted as added already.
+            change.commands.iter_mut().for_each(|(_, count)| *count = 0);
+        }
+        changes.push(change);
     }
     if !lent.is_empty() {
         let said = "are with another module of their department and stay there, since rebalancing moves them";
@@ -287,4 +322,56 @@ pub async fn notify(
         }
     };
     tokio::time::timeout(limit, raised).await.unwrap_or(Err(Offline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(fields: &[(&str, &str)]) -> Record {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        Record::read(Value::Map(fields.iter().map(|(name, value)| (text(name), text(value))).collect()))
+            .unwrap()
+    }
+
+    fn account(name: &str, cap: &str, turn: &str) -> Record {
+        let tariff = [("quota", "100"), ("tiers", "")];
+        let fields = [("account", name), ("module", "m"), ("cap", cap), ("turn", turn)];
+        record(&[fields.as_slice(), &tariff].concat())
+    }
+
+    fn compared(table: &str, accounts: &[Record]) -> Difference {
+        let contents = file::read(table.as_bytes()).unwrap();
+        let modules = [record(&[("module", "m"), ("department", "d"), ("weight", "1"), ("instances", "1")])];
+        Difference { creates: false, changes: compare(&contents, &modules, accounts, 1).unwrap() }
+    }
+
+    #[test]
+    fn accounts_get_the_limits_of_the_table_and_keep_what_it_does_not_say() {
+        let table = "department,module,account,quota,account_cap,turn\n\
+                     d,m,same,100,5,2\nd,m,silent,100,,\nd,m,other,100,6,2\nd,m,both,100,0,1\n\
+                     d,m,new,100,7,\nd,m,plain,100,,\n";
+        let there = ["same", "silent", "other", "both"].map(|name| account(name, "5", "2"));
+        let difference = compared(table, &there);
+        let expected = [
+            "+ 2 accounts for m, quota 100: new plain",
+            "~ 1 accounts get CAP 0 TURN 1: both",
+            "~ 1 accounts get CAP 6: other",
+            "+ 1 accounts get CAP 7: new",
+        ];
+        assert_eq!(difference.lines(false, SHOWN), expected);
+        assert_eq!(difference.counts(), (2, 2), "a new account is counted once");
+        let words = &difference.changes[2].commands[0].0;
+        assert_eq!(words.join(" "), "ACCOUNT.LIMIT CAP 6 ACCOUNTS 1 other");
+    }
+
+    #[test]
+    fn a_line_for_people_names_some_accounts_and_one_for_programs_all() {
+        let there: Vec<Record> = (0..30).map(|number| account(&format!("p{number}"), "0", "1")).collect();
+        let difference = compared("department,module,account,quota\n", &there);
+        let names = |most| difference.lines(true, most)[0].matches(" p").count();
+        assert_eq!((names(SHOWN), names(usize::MAX)), (20, 30));
+        assert!(difference.lines(true, SHOWN)[0].ends_with(" ..."));
+        assert!(!difference.lines(true, usize::MAX)[0].contains("..."));
+    }
 }

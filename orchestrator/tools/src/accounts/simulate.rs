@@ -16,7 +16,7 @@ use anyhow::{Context as _, Error, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 
-use super::file::{self, Contents};
+use super::file::{self, Contents, Limits};
 use crate::table::Table;
 use allot_runtime::settings::Span;
 
@@ -282,7 +282,11 @@ fn replay(contents: &Contents, trace: &[Used], options: &Options, every: Option<
     }
     for (account, line) in &contents.accounts {
         let (module, accounts) = (Some(line.module.as_bytes()), vec![account.as_bytes()]);
-        desk.ask(ManagerRequest::Add { module, tariff: line.tariff.priced(), accounts })?;
+        desk.ask(ManagerRequest::add(module, line.tariff.priced(), accounts.clone()))?;
+        if line.limits != Limits::default() {
+            let [cap, turn] = [line.limits.cap, line.limits.turn].map(|limit| limit.map(u64::cast_signed));
+            desk.ask(ManagerRequest::Limit { cap, turn, accounts })?;
+        }
     }
     desk.run_periodic_work();
     let mut outcome = Outcomes::default();

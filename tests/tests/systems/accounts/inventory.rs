@@ -138,6 +138,39 @@ fn export_has_empty_modules_and_the_settings_of_all() {
 }
 
 #[test]
+fn limits_of_accounts_are_in_the_file() {
+    let desk = Desk::new();
+    let text = "department,module,account,quota,account_cap,turn\nd,m,p1,100,250,15\nd,m,p2,100,,\n";
+    let made = desk.import(text, &[]).ok();
+    assert!(made.err.contains("+ 1 accounts get CAP 250 TURN 15: p1"), "{}", made.err);
+    assert!(made.out.contains("3 created, 0 changed, 0 deleted"), "{}", made.out);
+    let mut book = Book::of(&desk.server);
+    assert_eq!(["cap", "turn"].map(|field| book.account("p1", field).int()), [250, 15]);
+    assert_eq!(["cap", "turn"].map(|field| book.account("p2", field).int()), [0, 1]);
+    let before = desk.export();
+    let other = Desk::new();
+    other.import(&before, &[]).ok();
+    assert_eq!(other.export(), before);
+    let again = desk.import(&before, &[]).ok();
+    assert!(again.out.contains("0 created, 0 changed, 0 deleted"), "{}", again.out);
+}
+
+#[test]
+fn json_of_a_difference_names_all_accounts() {
+    let desk = Desk::new();
+    let lines: String = (0..30).map(|number| format!("d,m,p{number},100\n")).collect();
+    let header = "department,module,account,quota\n";
+    desk.import(&format!("{header}{lines}"), &[]).ok();
+    let path = desk.file("empty.csv", header);
+    let diff = ["diff", path.to_str().unwrap(), "--book", BOOK, "--prune"];
+    let shown = desk.run(&diff).ended(1);
+    assert!(shown.out.contains(" ..."), "{}", shown.out);
+    let json = desk.run(&[&diff[..], &["--format", "json"]].concat()).ended(1);
+    assert!((0..30).all(|number| json.out.contains(&format!("p{number}"))), "{}", json.out);
+    assert!(!json.out.contains("..."), "{}", json.out);
+}
+
+#[test]
 fn status_forecasts_what_the_month_will_cost() {
     let desk = Desk { server: RedisServer::builder().own_clock().start(), ..Desk::new() };
     let mut book = Book::of(&desk.server);

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lookups::{check_batch, known_account, known_instance, known_module, known_once};
 use crate::account::event::{AccountEvent, Event, Events, InstanceEvent};
 use crate::account::model::place::{Instance, MAX_MIN, MAX_PLACES, Module, Policy, Presence};
-use crate::account::model::record::{AccountState, Goal, Name};
-use crate::account::model::state::{Book, MAX_TIME};
+use crate::account::model::record::{AccountState, Goal, LAST_TURN, Name};
+use crate::account::model::state::{Book, MAX_TIME, levels_of};
 use crate::account::model::tariff::{MAX_COUNT, Tariff};
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::account::request::ModuleSettings;
@@ -124,7 +124,21 @@ pub(super) fn decide_reprice(book: &Book, tariff: &Tariff, accounts: &[&[u8]]) -
     decided(Event::Repriced { tariff: tariff.clone(), accounts }, reply)
 }
 
-pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {
+/// A day of a month of the book.
+fn checked_turn(day: i64) -> Result<u32, Refusal> {
+    if (1..=i64::from(LAST_TURN)).contains(&day) {
+        return Ok(day as u32);
+    }
+    refuse(Code::Err, format!("TURN must be a day from 1 to {LAST_TURN}, not {day}"))
+}
+
+pub(super) fn decide_add(
+    book: &Book,
+    (module, department): (Option<&[u8]>, Option<&[u8]>),
+    tariff: &Tariff,
+    turn: Option<i64>,
+    accounts: &[&[u8]],
+) -> Decided {
     if let Some(fault) = tariff.fault() {
         return refuse(Code::Err, fault);
     }
@@ -136,16 +150,44 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
             return refuse(Code::Exists, format!("account {} is there already", quoted(account)));
         }
     }
-    let reply = Reply::Integer(accounts.len() as i64);
-    let names = |accounts: &[&[u8]]| accounts.iter().map(|name| Bytes::from_slice(name)).collect();
-    if let Some(module) = module {
-        let (_, module) = known_module(book, module)?;
-        let module = module.name.clone();
-        return decided(Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) }, reply);
+    let mut events = match module {
+        Some(_) if department.is_some() => {
+            let text =
+                "DEPARTMENT says over which modules accounts are distributed: it needs '*' as the module";
+            return refuse(Code::Err, text);
+        }
+        Some(module) => {
+            let (_, module) = known_module(book, module)?;
+            let (module, accounts) = (module.name.clone(), names(accounts));
+            smallvec![Event::Added { module, tariff: tariff.clone(), accounts }]
+        }
+        None => distributed(book, department, tariff, accounts)?,
+    };
+    if let Some(day) = turn.map(checked_turn).transpose()? {
+        let day_of = |name: &[u8]| book.deleted.get(name).map_or(1, |deleted| deleted.tally.day());
+        let other: Vec<&[u8]> = accounts.iter().copied().filter(|name| day_of(name) != day).collect();
+        events.extend((!other.is_empty()).then(|| Event::TurnSet { day, accounts: names(&other) }));
     }
+    Ok(Decision { events, reply: Reply::Integer(accounts.len() as i64) })
+}
+
+fn names(accounts: &[&[u8]]) -> Vec<Bytes> {
+    accounts.iter().map(|name| Bytes::from_slice(name)).collect()
+}
+
+/// Distributes accounts over the modules of a department, or over all modules.
+fn distributed(
+    book: &Book,
+    department: Option<&[u8]>,
+    tariff: &Tariff,
+    accounts: &[&[u8]],
+) -> Result<Events, Refusal> {
     // Each account goes to the module of which the smallest part of the need is covered before; if none lacks it, to the
     // module with the fewest instructions for its weight; of equal ones, to the module with the fewest accounts.
-    let modules: Vec<&Module> = book.modules().collect();
+    let within = |module: &&Module| {
+        department.is_none_or(|department| levels_of(&module.department).any(|level| level == department))
+    };
+    let modules: Vec<&Module> = book.modules().filter(within).collect();
     let share = |new: usize, place: usize| {
         let module = modules.get(place)?;
         let (new, quota, weight) = (new as u128, u128::from(tariff.quota), u128::from(module.weight));
@@ -169,7 +211,11 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
     let mut parts: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
     for &account in accounts {
         let Some((_, place)) = order.pop_first() else {
-            let text = "no module has a WEIGHT above 0 or less than its NEED: set one of them to distribute accounts";
+            let of = department.map(|department| format!(" of department {}", quoted(department)));
+            let text = format!(
+                "no module{} has a WEIGHT above 0 or less than its NEED: set one of them to distribute accounts",
+                of.unwrap_or_default()
+            );
             return refuse(Code::NotFound, text);
         };
         let part = parts.entry(place).or_default();
@@ -180,7 +226,7 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
         let module = modules.get(place)?.name.clone();
         Some(Event::Added { module, tariff: tariff.clone(), accounts: names(part) })
     });
-    Ok(Decision { events: events.collect(), reply })
+    Ok(events.collect())
 }
 
 pub(super) fn decide_freeze(
@@ -198,7 +244,7 @@ pub(super) fn decide_freeze(
         let text = format!("UNTIL must be a time after {now}, in milliseconds since 1970, and without OFF");
         return refuse(Code::Err, text);
     }
-    if (account.state == AccountState::Frozen) == on && account.frozen_until == until {
+    if (account.state == AccountState::Frozen) == on && account.thaws_at() == until {
         return unchanged(reply);
     }
     if on && account.state == AccountState::Frozen {
@@ -216,14 +262,28 @@ pub(super) fn decide_freeze(
     Ok(Decision { events, reply })
 }
 
-pub(super) fn decide_limit(book: &Book, cap: i64, accounts: &[&[u8]]) -> Decided {
-    let cap = checked_count("CAP", cap)?;
-    let accounts = known_once(book, accounts, |account| account.cap != cap)?;
-    let reply = Reply::Integer(accounts.len() as i64);
-    if accounts.is_empty() {
-        return unchanged(reply);
+pub(super) fn decide_limit(book: &Book, cap: Option<i64>, turn: Option<i64>, accounts: &[&[u8]]) -> Decided {
+    if cap.is_none() && turn.is_none() {
+        return refuse(
+            Code::Err,
+            "CAP or TURN must be given: the most instructions in a month, or its first day",
+        );
     }
-    decided(Event::Limited { cap, accounts }, reply)
+    let mut events = Events::new();
+    let mut changed = BTreeSet::new();
+    if let Some(cap) = cap {
+        let cap = checked_count("CAP", cap)?;
+        let accounts = known_once(book, accounts, |account| account.cap != cap)?;
+        changed.extend(accounts.iter().cloned());
+        events.extend((!accounts.is_empty()).then_some(Event::Limited { cap, accounts }));
+    }
+    if let Some(turn) = turn {
+        let day = checked_turn(turn)?;
+        let accounts = known_once(book, accounts, |account| account.tally.day() != day)?;
+        changed.extend(accounts.iter().cloned());
+        events.extend((!accounts.is_empty()).then_some(Event::TurnSet { day, accounts }));
+    }
+    Ok(Decision { events, reply: Reply::Integer(changed.len() as i64) })
 }
 
 pub(super) fn decide_attach(book: &Book, now: Millis, module: &[u8], instance: &[u8]) -> Decided {

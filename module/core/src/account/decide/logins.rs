@@ -132,9 +132,9 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
     if !by_assignment {
         live(now, account, epoch)?;
     }
-    let (count, before) = (count.unsigned_abs(), account.used_in(book.month));
+    let (count, before) = (count.unsigned_abs(), account.position(book.month));
     let cap = account.limit(book.settings.limit());
-    if before.saturating_add(count) > cap {
+    if before.saturating_add(count) > cap || !account.has_room(book.month, count) {
         let name = quoted(&account.name);
         let text = format!("account {name} has used {before} this month, and the cap is {cap}");
         return refuse(Code::Limit, text);
@@ -144,12 +144,15 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
 }
 
 /// Decides a report of the instructions since an assignment. The instance has sent them, so no cap refuses them.
-pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total: u64) -> Decided {
-    let name = quoted(&account.name);
+pub(super) fn decide_report(book: &Book, account: &[u8], epoch: Epoch, total: u64) -> Decided {
+    let name = quoted(account);
+    let Some(account) = book.reported(account, epoch) else {
+        return refuse(Code::NotFound, format!("there is no account {name}"));
+    };
     if total > MAX_COUNT {
         return refuse(Code::Err, format!("the total must be at most {MAX_COUNT}, not {total}"));
     }
-    if !account.was_assigned_by(epoch) {
+    if account.stay_of(epoch).is_none() {
         let text = format!("account {name} was never assigned by {epoch}, or by 32 later epochs since");
         return refuse(Code::Stale, text);
     }
@@ -158,7 +161,7 @@ pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total:
         return refuse(Code::Stale, text);
     };
     let count = total.saturating_sub(counted);
-    if account.used_in(book.month).saturating_add(count) > MAX_COUNT {
+    if !account.has_room(book.month, count) {
         return refuse(
             Code::Limit,
             format!("account {name} cannot have used more than {MAX_COUNT} this month"),

@@ -64,7 +64,9 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
         ManagerRequest::RemoveModule { module } => decide_remove_module(book, module),
         ManagerRequest::Department { department, cap } => decide_department(book, department, *cap),
         ManagerRequest::Reprice { tariff, accounts } => decide_reprice(book, tariff, accounts),
-        ManagerRequest::Add { module, tariff, accounts } => decide_add(book, *module, tariff, accounts),
+        ManagerRequest::Add { module, department, tariff, turn, accounts } => {
+            decide_add(book, (*module, *department), tariff, *turn, accounts)
+        }
         ManagerRequest::Del { accounts } => {
             let accounts = known_once(book, accounts, |_| true)?;
             let count = Reply::Integer(accounts.len() as i64);
@@ -86,7 +88,7 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
             decided(Event::Rehomed { module: module.name.clone(), accounts }, count)
         }
         ManagerRequest::Freeze { account, on, until } => decide_freeze(book, now, account, *on, *until),
-        ManagerRequest::Limit { cap, accounts } => decide_limit(book, *cap, accounts),
+        ManagerRequest::Limit { cap, turn, accounts } => decide_limit(book, *cap, *turn, accounts),
         ManagerRequest::Attach { module, instance } => decide_attach(book, now, module, instance),
         ManagerRequest::Detach { module, instance, grace } => {
             decide_detach(book, now, module, instance, *grace)
@@ -123,7 +125,7 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
             logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
         }
         InstanceRequest::Report { account, epoch, total } => {
-            logins::decide_report(book, known_account(book, account)?, *epoch, *total)
+            logins::decide_report(book, account, *epoch, *total)
         }
     }
 }
@@ -139,7 +141,8 @@ pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
     if events.is_empty() { book.decide_assignment(limit) } else { events }
 }
 
-/// The events of deadlines up to `now`, at most `limit`: ends of months, of logins, of freezes, and of kept places.
+/// The events of deadlines up to `now`, at most `limit`: ends of months of the book and of accounts, of logins, of
+/// freezes, and of kept places.
 pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     if !book.has_room() {
@@ -147,6 +150,11 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     }
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
     events.extend((0..turns).map(|_| Event::MonthTurned));
+    // The end of a month of the book sets the turns of accounts.
+    if turns == 0 {
+        let turned = book.cycles.due(now, limit).into_iter().filter_map(|id| book.indexed(id));
+        events.extend(turned.map(|account| account.event(AccountEvent::Turned)));
+    }
     for id in book.logins.due(now, limit) {
         if let Some(account) = book.indexed(id) {
             events.push(account.event(AccountEvent::LoggedOut { lapsed: true }));

@@ -271,14 +271,14 @@ impl Book {
     /// What an account may still send.
     pub(super) fn value(&self, account: &Account, below: Amount) -> Value {
         let mut rooms = Rooms::default();
-        let all = account.tariff.rooms(account.used_in(self.month), account.limit(self.settings.limit()));
+        let all = account.tariff.rooms(account.position(self.month), account.limit(self.settings.limit()));
         all.filter(|&(_, room)| room > 0).for_each(|(price, room)| rooms.add_room(price, room.into()));
         Value { rest: self.rest(account, below), rooms }
     }
 
     /// Instructions that an account may still send below a price and below the cap.
     fn rest(&self, account: &Account, below: Amount) -> u64 {
-        let rooms = account.tariff.rooms(account.used_in(self.month), account.limit(self.settings.limit()));
+        let rooms = account.tariff.rooms(account.position(self.month), account.limit(self.settings.limit()));
         rooms.filter(|&(price, _)| price < below).map(|(_, room)| room).sum()
     }
 

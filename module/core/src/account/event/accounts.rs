@@ -59,6 +59,8 @@ events! {
         } = 7, notice c"allot.account.frozen";
         /// The platform thawed the account.
         Thawed = 8, notice c"allot.account.thawed";
+        /// The account's own month begins.
+        Turned = 9, notice c"allot.account.turned";
     }
 }
 
@@ -73,14 +75,15 @@ impl Book {
             }
             AccountEvent::Renewed { .. } => assigned && account.login.is_some(),
             AccountEvent::LoggedOut { .. } => account.login.is_some(),
-            AccountEvent::Used { count } => fits(account.used_in(self.month), *count),
+            AccountEvent::Used { count } => account.has_room(self.month, *count),
             AccountEvent::Reported { epoch, count } => {
-                account.was_assigned_by(*epoch)
+                account.stay_of(*epoch).is_some()
                     && account.reported(*epoch).is_some_and(|before| fits(before, *count))
-                    && fits(account.used_in(self.month), *count)
+                    && account.has_room(self.month, *count)
             }
             AccountEvent::Frozen { .. } => account.goal != Some(Goal::Delete),
             AccountEvent::Thawed => account.state == AccountState::Frozen,
+            AccountEvent::Turned => account.tally.coming_turn().is_some(),
         };
         ensure(is, "an account is in another state")
     }
@@ -134,6 +137,7 @@ impl Book {
             AccountEvent::Thawed => {
                 self.change(id, |account| (account.state, account.since) = (AccountState::Free, at));
             }
+            AccountEvent::Turned => self.turn_account(id),
         }
     }
 
@@ -146,7 +150,10 @@ impl Book {
             if let Some(Goal::Place(missed)) = before.filter(|before| *before != goal) {
                 self.call_off(id, missed);
             }
-            self.change(id, |account| (account.state, account.goal) = (AccountState::Revoking, Some(goal)));
+            self.change(id, |account| {
+                account.was_frozen |= account.state == AccountState::Frozen;
+                (account.state, account.goal) = (AccountState::Revoking, Some(goal));
+            });
             self.tell_of("revoked", id, |message, _| message);
         } else {
             self.arrive(at, id, goal);
@@ -163,7 +170,7 @@ impl Book {
             self.call_off(id, missed);
         }
         match (goal, place) {
-            (Goal::Delete, _) => self.remove(id),
+            (Goal::Delete, _) => self.remove(at, id),
             (_, Some(place)) => self.assign(at, id, place),
             (goal, None) => self.change(id, |account| {
                 account.end_stay(at);
@@ -237,10 +244,33 @@ impl Book {
         let account = self.accounts.get_mut(id);
         let Some(account) = account.expected("an account whose use is reported is there") else { return };
         account.reports.get_or_insert_default().count(epoch, count);
-        let stay = account.history.iter().rfind(|stay| stay.epoch == epoch);
-        let names = stay.map(|stay| (stay.module.clone(), stay.instance.clone()));
-        // An instance that has gone needs no pace any more.
-        let instance = names.and_then(|(module, instance)| self.find_place(&module, &instance));
-        self.count(at, id, instance.unwrap_or(NONE), count);
+        let stay = account.stay_of(epoch).cloned();
+        let instance = stay.map_or(NONE, |stay| self.holder_in(&stay));
+        self.count(at, id, instance, count);
+    }
+
+    /// Counts instructions that the instance of an assignment has reported after the account was deleted. They belong to
+    /// the module of the assignment.
+    pub(super) fn report_of_deleted(&mut self, at: Millis, name: &[u8], epoch: Epoch, count: u64) {
+        let month = self.month;
+        let turns = self.deleted.get(name).and_then(|account| self.turns_at(account));
+        let Some(account) = self.deleted.get_mut(name) else { return };
+        if turns.is_some_and(|turns| turns <= at) {
+            account.tally.turn();
+        }
+        account.reports.get_or_insert_default().count(epoch, count);
+        let (stay, cost) = (account.stay_of(epoch).cloned(), account.count(month, count));
+        let Some(stay) = stay.expected("the use of an assignment that was is reported") else { return };
+        let module = self.find_module(&stay.module);
+        let Some(module) = module.expected("use is counted in a module that is there") else { return };
+        self.spend(module, count, cost);
+        let instance = self.holder_in(&stay);
+        self.with_instance(instance, |instance| instance.pace.count(at, count));
+        self.tell_of_budgets(module, count);
+    }
+
+    /// The instance of a stay; `NONE` if it has gone, so that it needs no pace any more.
+    fn holder_in(&self, stay: &Stay) -> u32 {
+        self.find_place(&stay.module, &stay.instance).unwrap_or(NONE)
     }
 }

@@ -13,7 +13,7 @@ pub use self::counters::Counter;
 pub use self::instances::InstanceEvent;
 use super::messages::STREAM;
 use super::model::place::{Instance, MAX_PLACES, Module, Policy};
-use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, Name, Tally};
+use super::model::record::{Account, AccountState, Epoch, Goal, LAST_MONTH, LAST_TURN, Name};
 use super::model::state::{Book, Budget, Settings};
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::events;
@@ -128,6 +128,13 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 18, notice c"allot.account.limited";
+        /// The own months of accounts begin on another day.
+        TurnSet {
+            /// The day of each month of the book, counted from 1.
+            day: u32,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 19, notice c"allot.account.turn-set";
         /// Accounts are taken from instances without a place, or were returned. An account without a login is free at
         /// once.
         Withdrawn {
@@ -214,6 +221,10 @@ impl Book {
                 ensure(*cap <= MAX_COUNT, "a cap is out of range")?;
                 self.all_are(accounts, |_| true)
             }
+            Event::TurnSet { day, accounts } => {
+                ensure((1..=LAST_TURN).contains(day), "a day is out of range")?;
+                self.all_are(accounts, |_| true)
+            }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
                 self.all_are(accounts, |account| self.moves_to(account, module))
@@ -222,8 +233,11 @@ impl Book {
                 self.all_are(accounts, |account| account.state == AccountState::Assigned)
             }
             Event::Account { account, event } => {
-                let known = self.account_called(account).ok_or(Damaged("an account is not there"))?;
-                self.admits_to_account(known, event)
+                let known = match event {
+                    AccountEvent::Reported { epoch, .. } => self.reported(account, *epoch),
+                    _ => self.account_called(account),
+                };
+                self.admits_to_account(known.ok_or(Damaged("an account is not there"))?, event)
             }
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
@@ -296,8 +310,9 @@ impl Book {
                 let Some(module) = self.named_module(module) else { return };
                 let tariff = self.shared_tariff(tariff);
                 for name in accounts {
-                    let tally = self.deleted.remove(name).unwrap_or_else(|| Tally::since(self.month));
-                    self.enter(Account::new(name.clone(), module, tariff.clone(), tally, at));
+                    let deleted = self.deleted.remove(name);
+                    let account = deleted.unwrap_or_else(|| Account::new(name.clone(), self.month));
+                    self.enter(Account { module, tariff: tariff.clone(), since: at, ..account });
                 }
             }
             Event::Deleted { accounts } => self.each(accounts, |book, id| book.go_on(at, id, Goal::Delete)),
@@ -314,8 +329,16 @@ impl Book {
             Event::Limited { cap, accounts } => {
                 self.each(accounts, |book, id| book.change(id, |account| account.cap = *cap));
             }
+            Event::TurnSet { day, accounts } => {
+                self.each(accounts, |book, id| book.set_turn(at, id, *day));
+            }
             Event::Withdrawn { accounts } => {
                 self.each(accounts, |book, id| book.go_on(at, id, Goal::Reassign));
+            }
+            Event::Account { account, event: AccountEvent::Reported { epoch, count } }
+                if self.deleted.contains_key(account) =>
+            {
+                self.report_of_deleted(at, account, *epoch, *count);
             }
             Event::Account { account, event } => {
                 if let Some(id) = self.named(account) {

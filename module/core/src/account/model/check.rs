@@ -39,6 +39,7 @@ impl Book {
             ("the tariffs", self.tariffs == sound.tariffs),
             ("the ends of logins", self.logins == sound.logins),
             ("the ends of freezes", self.thaws == sound.thaws),
+            ("the turns of accounts", self.cycles == sound.cycles),
             ("the ends of kept places", self.away == sound.away),
             ("the draining instances", self.draining == sound.draining),
             ("the uneven modules", self.uneven == sound.uneven),
@@ -104,23 +105,30 @@ impl Book {
         agrees(ours, "an account is with an instance of another module")?;
         let to = account.goal.and_then(Goal::place);
         agrees(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
-        let login = account.login.as_ref().map(|login| login.epoch);
-        let last = account.history.last().map(|stay| stay.epoch);
-        let given =
-            [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
-        agrees(given, "an epoch was not given out")?;
-        agrees(account.tally.month() <= self.month, "the month of an account is after that of the book")?;
+        let frozen = !account.was_frozen || !placed && account.goal == Some(Goal::Delete);
+        agrees(frozen, "an account that was frozen is not being deleted")?;
+        self.check_numbers(account)?;
         let lasts = account.history.last().is_some_and(|stay| stay.to.is_none());
         let stays = account.history.last().is_some_and(|stay| stay.epoch == account.epoch);
         agrees(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
     }
 
+    /// Checks that the epochs and the month of an account have been.
+    fn check_numbers(&self, account: &Account) -> Result<(), Damaged> {
+        let login = account.login.as_ref().map(|login| login.epoch);
+        let last = account.history.last().map(|stay| stay.epoch);
+        let given =
+            [Some(account.epoch), login, last].into_iter().flatten().all(|one| one <= self.last_epoch);
+        agrees(given, "an epoch was not given out")?;
+        agrees(account.tally.month() <= self.month, "the month of an account is after that of the book")
+    }
+
     /// Checks that the modules have spent this month what the accounts have, with the deleted ones. O(accounts).
     pub(in crate::account) fn check_ledger(&self) -> Result<(), Damaged> {
-        let tallies = self.accounts.iter().map(|(_, account)| &account.tally).chain(self.deleted.values());
+        let accounts = self.accounts.iter().map(|(_, account)| account).chain(self.deleted.values());
         let (mut counted, mut spent) = (Usage::default(), Usage::default());
-        for tally in tallies {
-            let month = tally.of(self.month);
+        for account in accounts {
+            let month = account.tally.of(self.month);
             counted.spend(month.used.into(), month.cost);
         }
         self.ledger_of(self.month).for_each(|line| spent.spend(line.usage.used, line.usage.cost));
@@ -129,10 +137,15 @@ impl Book {
         let oldest = self.month.saturating_sub(MONTHS as u32);
         let kept = self.ledger.keys().all(|key| (oldest..=self.month).contains(&key.month));
         agrees(kept, "the ledger has a month that is not kept")?;
-        let deleted = self.deleted.iter().all(|(name, tally)| {
-            self.find(name).is_none() && !tally.is_empty() && tally.month() <= self.month
-        });
-        agrees(deleted, "the use of an account is kept that was not deleted, or has none")
+        self.deleted.values().try_for_each(|account| {
+            let stays = account.history.last().is_some_and(|stay| stay.to.is_none());
+            let waits = stays
+                || account.login.is_some()
+                || !matches!(account.state, AccountState::Free | AccountState::Frozen);
+            let gone = self.find(&account.name).is_none() && account.is_worth_keeping();
+            agrees(gone && !waits, "an account is kept that was not deleted, or has nothing to keep")?;
+            self.check_numbers(account)
+        })
     }
 }
 
@@ -141,7 +154,6 @@ mod tests {
     use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::place::Share;
-    use super::super::record::Tally;
     use super::super::state::Budget;
     use super::super::supply::Supply;
     use super::super::tariff::{Amount, Step, Tariff};
@@ -184,7 +196,7 @@ mod tests {
         let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
         let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
         ask(&mut book, ManagerRequest::Attach { module, instance: b"a" });
-        ask(&mut book, ManagerRequest::Add { module: Some(module), tariff, accounts: accounts.clone() });
+        ask(&mut book, ManagerRequest::add(Some(module), tariff, accounts.clone()));
         for &account in &accounts {
             let login = InstanceRequest::Login { account, instance: b"a", terminal: b"t", ttl: 500_000 };
             if decide(&book, NOW, &login.clone().into()).is_ok() {
@@ -231,7 +243,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 45] = [
+        let damages: [Damage; 46] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -239,6 +251,7 @@ mod tests {
                 account(book, AccountState::Revoking).login.as_mut().unwrap().until = 5;
             }),
             ("ends of freezes", |book| book.thaws.set(77, 5)),
+            ("turns of accounts", |book| book.cycles.set(77, 5)),
             ("places kept", |book| book.away.set(77, 5)),
             ("draining", |book| {
                 let _ = book.draining.insert(0);
@@ -265,7 +278,8 @@ mod tests {
             ("sum of quotas", |book| module(book).sums.quota += 1),
             ("use elsewhere", |book| module(book).elsewhere += 1),
             ("use of a deleted account", |book| {
-                book.deleted.insert(Bytes::from_slice(b"gone"), Tally::since(0));
+                let gone = Bytes::from_slice(b"gone");
+                book.deleted.insert(gone.clone(), Account::new(gone, 0));
             }),
             ("a month that is not kept", |book| {
                 let (department, module) = (b"d"[..].into(), b"m"[..].into());

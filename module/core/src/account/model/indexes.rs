@@ -292,12 +292,12 @@ impl Book {
         let missed = self.expecting(id).filter(|&missed| missed != before);
         self.link(id, false);
         let Some(account) = self.indexed_mut(id) else { return };
-        let thaws = account.frozen_until;
+        let thaws = account.thaws_at();
         change(account);
-        if account.state != AccountState::Frozen {
+        if account.state != AccountState::Frozen && !account.was_frozen {
             account.frozen_until = None;
         }
-        let (after, until) = (account.module, account.frozen_until);
+        let (after, until) = (account.module, account.thaws_at());
         match until {
             _ if until == thaws => {}
             Some(until) => self.thaws.set(id, until),
@@ -321,9 +321,13 @@ impl Book {
     /// Adds an account to the table and to all indexes.
     pub(in crate::account) fn enter(&mut self, account: Account) -> u32 {
         let (name, module) = (account.name.clone(), account.module);
+        let (login, thaws) = (account.login.as_ref().map(|login| login.until), account.thaws_at());
         *self.tariffs.entry(account.tariff.clone()).or_default() += 1;
         let id = self.accounts.insert(account);
         self.names.insert(&name, id);
+        thaws.into_iter().for_each(|until| self.thaws.set(id, until));
+        login.into_iter().for_each(|until| self.logins.set(id, until));
+        self.note_turn(id);
         self.set_home(module, id, true);
         self.link(id, true);
         self.look_at(module);
@@ -331,11 +335,12 @@ impl Book {
     }
 
     /// Removes an account from the table and from all indexes.
-    pub(in crate::account) fn remove(&mut self, id: u32) {
+    pub(in crate::account) fn remove(&mut self, at: Millis, id: u32) {
         let missed = self.expecting(id);
         self.link(id, false);
         self.logins.remove(id);
         self.thaws.remove(id);
+        self.cycles.remove(id);
         missed.into_iter().for_each(|module| self.look_at(module));
         let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
@@ -345,8 +350,9 @@ impl Book {
         self.look_at(account.module);
         self.forget_tariff(&account.tariff);
         self.forget_if_empty(account.instance);
-        if !account.tally.is_empty() {
-            self.deleted.insert(account.name, account.tally);
+        let deleted = account.deleted(at);
+        if deleted.is_worth_keeping() {
+            self.deleted.insert(deleted.name.clone(), deleted);
         }
     }
 

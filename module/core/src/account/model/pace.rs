@@ -23,7 +23,7 @@ fn parts(now: Millis, (start, end): (Millis, Millis)) -> (Millis, Millis) {
 }
 
 /// A count of a span of time, scaled to another span.
-fn scaled(count: u128, to: Millis, from: Millis) -> u64 {
+pub(in crate::account) fn scaled(count: u128, to: Millis, from: Millis) -> u64 {
     let (to, from) = (u128::from(to.max(0).unsigned_abs()), u128::from(from.max(1).unsigned_abs()));
     u64::try_from(count.saturating_mul(to) / from).unwrap_or(u64::MAX)
 }

@@ -21,6 +21,8 @@ pub(in crate::account) const LAST_MONTH: u32 = u32::MAX / 2;
 const MAX_REPORTS: usize = 4;
 /// The most past months that are kept.
 pub const MONTHS: usize = 12;
+/// The last day of a month on which an account can turn: each month of a calendar has it.
+pub(in crate::account) const LAST_TURN: u32 = 28;
 
 /// A day, in milliseconds.
 pub(in crate::account) const DAY: Millis = 24 * 3_600_000;
@@ -134,9 +136,15 @@ fields! {
         pub cost: Amount,
     }
 
-    /// The use of an account by month.
+    /// The use of an account by month of the book, and since its own month began.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub struct Tally {
+        /// How many days after each month of the book the account's own month begins; 0 if it is that of the book.
+        turn: u32,
+        /// Whether its own month has begun in the current month of the book; false if `turn` is 0.
+        turned: bool,
+        /// Instructions of its own month; 0 if `turn` is 0.
+        sent: u64,
         /// The last month in which the account was added or used.
         last: MonthUse,
         /// Earlier months with use, in ascending order. At most [`MONTHS`].
@@ -154,7 +162,9 @@ fields! {
         pub epoch: Epoch,
         /// When the account came to its instance, or became free.
         pub since: Millis,
-        /// While frozen: when the account can be used again by itself.
+        /// Whether the account was frozen when its deletion began, which waits for the end of its login.
+        pub was_frozen: bool,
+        /// While frozen, also if deletion has begun since: when the account can be used again by itself.
         pub frozen_until: Option<Millis>,
         /// The most instructions in a month; 0 for no limit but that of the book.
         pub cap: u64,
@@ -227,12 +237,14 @@ impl Tally {
         let rises = self.past.is_sorted_by(|past, next| past.month < next.month);
         let before = self.past.last().is_none_or(|past| past.month < self.last.month);
         let fits = rises && before && self.past.len() <= MONTHS;
-        ensure(fits, "the months of an account are not in order, or too many")
+        ensure(fits, "the months of an account are not in order, or too many")?;
+        let own = self.turn > 0 || !self.turned && self.sent == 0;
+        ensure(own && self.turn < LAST_TURN, "an account's own month is out of range")
     }
 
     /// No use, of an account that is added in this month.
     pub(in crate::account) fn since(month: u32) -> Self {
-        Self { last: MonthUse { month, ..MonthUse::default() }, past: Vec::new() }
+        Self { last: MonthUse { month, ..MonthUse::default() }, ..Self::default() }
     }
 
     /// What was sent in a month.
@@ -249,9 +261,60 @@ impl Tally {
         self.last.month
     }
 
-    /// Whether nothing was sent in any month.
+    /// Whether nothing was sent in any month, and the account's month is that of the book.
     pub(in crate::account) fn is_empty(&self) -> bool {
-        self.last.used == 0 && self.past.is_empty()
+        self.last.used == 0 && self.past.is_empty() && self.turn == 0
+    }
+
+    /// The day of the month of the book on which the account's own month begins, counted from 1.
+    pub fn day(&self) -> u32 {
+        self.turn + 1
+    }
+
+    /// Whether the account's own month is not that of the book.
+    pub(in crate::account) fn has_turn(&self) -> bool {
+        self.turn > 0
+    }
+
+    /// How many days after the current month of the book the account's own month begins, if that is to come.
+    pub(in crate::account) fn coming_turn(&self) -> Option<u32> {
+        (self.has_turn() && !self.turned).then_some(self.turn)
+    }
+
+    /// Has the own month begin on another day. `turned` tells whether this day of the current month has come.
+    pub(in crate::account) fn set_day(&mut self, month: u32, day: u32, turned: bool) {
+        let sent = self.sent(month);
+        self.turn = day.saturating_sub(1);
+        (self.turned, self.sent) = if self.turn > 0 { (turned, sent) } else { (false, 0) };
+    }
+
+    /// The own month of the account begins.
+    pub(in crate::account) fn turn(&mut self) {
+        (self.turned, self.sent) = (true, 0);
+    }
+
+    /// A month of the book ends, and with it the own month of an account that has not turned in it. Returns whether an
+    /// own month goes on.
+    pub(in crate::account) fn end_month(&mut self) -> bool {
+        let goes_on = self.turned;
+        self.turned = false;
+        if !goes_on {
+            self.sent = 0;
+        }
+        goes_on
+    }
+
+    /// The instructions of the account's own month, if the current month of the book is `month`.
+    fn sent(&self, month: u32) -> u64 {
+        if self.has_turn() { self.sent } else { self.of(month).used }
+    }
+
+    fn count(&mut self, month: u32, count: u64, cost: Amount) {
+        self.begin(month);
+        (self.last.used, self.last.cost) = (self.last.used.saturating_add(count), cost);
+        if self.has_turn() {
+            self.sent = self.sent.saturating_add(count);
+        }
     }
 
     /// Begins a month that is not before the last one.
@@ -275,9 +338,11 @@ impl Tally {
 impl Account {
     /// Checks the fields that agree with each other in every state. `Book::check_account` checks the others.
     fn is_sound(&self) -> Result<(), Damaged> {
-        let thaws = self.frozen_until.is_none() || self.state == AccountState::Frozen;
+        let frozen = self.state == AccountState::Frozen;
+        let thaws = self.frozen_until.is_none() || frozen || self.was_frozen;
+        let waits = !self.was_frozen || self.state == AccountState::Revoking;
         ensure(
-            thaws && self.cap <= MAX_COUNT,
+            thaws && waits && self.cap <= MAX_COUNT,
             "an account thaws that is not frozen, or has too large a cap",
         )?;
         let rises = self.history.is_sorted_by(|stay, next| stay.epoch < next.epoch);
@@ -286,15 +351,29 @@ impl Account {
         ensure(earlier.all(|stay| stay.to.is_some()), "a stay before the last one has not ended")
     }
 
-    /// A new, free account.
-    pub(in crate::account) fn new(
-        name: Bytes,
-        module: u32,
-        tariff: Arc<Tariff>,
-        tally: Tally,
-        at: Millis,
-    ) -> Self {
-        Self { name, module, tariff, instance: NONE, since: at, tally, ..Self::default() }
+    /// A new account without a module, in this month.
+    pub(in crate::account) fn new(name: Bytes, month: u32) -> Self {
+        Self { name, module: NONE, instance: NONE, tally: Tally::since(month), ..Self::default() }
+    }
+
+    /// The account without its module, as the book keeps it in the month in which it is deleted.
+    pub(in crate::account) fn deleted(mut self, at: Millis) -> Self {
+        self.end_stay(at);
+        let frozen = self.was_frozen || self.state == AccountState::Frozen;
+        let state = if frozen { AccountState::Frozen } else { AccountState::Free };
+        Self { state, was_frozen: false, module: NONE, instance: NONE, goal: None, ..self }
+    }
+
+    /// Whether a deleted account has something that it has again if it is added again: use, assignments whose use can
+    /// still be reported, a cap, or a freeze.
+    pub(in crate::account) fn is_worth_keeping(&self) -> bool {
+        let used = !self.tally.is_empty() || !self.history.is_empty();
+        used || self.cap > 0 || self.state == AccountState::Frozen
+    }
+
+    /// When the account can be used again by itself, if it is frozen until a time.
+    pub(in crate::account) fn thaws_at(&self) -> Option<Millis> {
+        self.frozen_until.filter(|_| self.state == AccountState::Frozen)
     }
 
     /// Instructions in a month.
@@ -307,16 +386,27 @@ impl Account {
         self.tally.of(month).cost
     }
 
+    /// The number of the last instruction in the account's own month, which the prices and the caps go by. `month` is
+    /// the current month of the book.
+    pub fn position(&self, month: u32) -> u64 {
+        self.tally.sent(month)
+    }
+
     /// Cost of a month after further instructions at the present tariff.
     pub(in crate::account) fn cost_with(&self, month: u32, count: u64) -> Amount {
-        let before = self.tally.of(month);
-        let more = self.tariff.cost(before.used.saturating_add(count)).0 - self.tariff.cost(before.used).0;
-        Amount(before.cost.0.wrapping_add(more))
+        let position = self.position(month);
+        let more = self.tariff.cost(position.saturating_add(count)).0 - self.tariff.cost(position).0;
+        Amount(self.cost_in(month).0.wrapping_add(more))
     }
 
     /// Instructions left at the flat price.
     pub fn left(&self, month: u32) -> u64 {
-        self.tariff.left(self.used_in(month))
+        self.tariff.left(self.position(month))
+    }
+
+    /// Whether further instructions can be counted in the current month of the book and of the account.
+    pub(in crate::account) fn has_room(&self, month: u32, count: u64) -> bool {
+        self.used_in(month).max(self.position(month)).saturating_add(count) <= MAX_COUNT
     }
 
     /// The most instructions in a month, if the book allows so many to each account.
@@ -327,7 +417,7 @@ impl Account {
     /// The place of the account in the order in which accounts are picked, if the book allows so many instructions in a
     /// month to each account.
     pub fn rank(&self, month: u32, of_book: u64) -> Rank {
-        let (used, limit) = (self.used_in(month), self.limit(of_book));
+        let (used, limit) = (self.position(month), self.limit(of_book));
         if used >= limit {
             return Rank::CLOSED;
         }
@@ -349,9 +439,7 @@ impl Account {
     /// Counts instructions of a month, which is not before the last counted month. Returns their cost.
     pub(in crate::account) fn count(&mut self, month: u32, count: u64) -> Amount {
         let (before, cost) = (self.cost_in(month), self.cost_with(month, count));
-        self.tally.begin(month);
-        let last = &mut self.tally.last;
-        (last.used, last.cost) = (last.used.saturating_add(count), cost);
+        self.tally.count(month, count, cost);
         Amount(cost.0.wrapping_sub(before.0))
     }
 
@@ -361,9 +449,10 @@ impl Account {
         self.reports.as_ref().map_or(Some(0), |reports| reports.counted(epoch))
     }
 
-    /// Whether the account was assigned by this epoch, as far as its history says.
-    pub(in crate::account) fn was_assigned_by(&self, epoch: Epoch) -> bool {
-        self.history.binary_search_by_key(&epoch, |stay| stay.epoch).is_ok()
+    /// The stay of the assignment of this epoch, if the history still has it.
+    pub(in crate::account) fn stay_of(&self, epoch: Epoch) -> Option<&Stay> {
+        let place = self.history.binary_search_by_key(&epoch, |stay| stay.epoch).ok()?;
+        self.history.get(place)
     }
 
     /// Ends the current stay, and begins a new one.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::pace::HOUR;
 use super::place::{Instance, Module};
-use super::record::{Account, Epoch, LAST_MONTH, Name, Tally};
+use super::record::{Account, DAY, Epoch, LAST_MONTH, Name, Stay};
 use super::tariff::{Amount, MAX_COUNT, Tariff};
 use super::usage::{LedgerKey, LedgerLine, Usage};
 use crate::fields;
@@ -22,6 +22,9 @@ use crate::shared::{Bytes, Millis};
 
 /// Expected length of a month whose end is not set, in milliseconds.
 const MONTH: Millis = 30 * 24 * HOUR;
+
+/// A deadline that does not come.
+const NEVER: Millis = Millis::MAX;
 
 /// The most future ends of months that a book keeps.
 pub(in crate::account) const MAX_TURNS: usize = 120;
@@ -128,6 +131,8 @@ pub struct Book {
     pub(in crate::account) logins: Deadlines,
     /// When frozen accounts can be used again.
     pub(in crate::account) thaws: Deadlines,
+    /// When accounts with an own month turn; never for those that have turned in the current month.
+    pub(in crate::account) cycles: Deadlines,
     /// Deadlines of the kept places of instances that are away.
     pub(in crate::account) away: Deadlines,
     /// Instances without a place that still have accounts.
@@ -141,8 +146,9 @@ pub struct Book {
     /// What was spent by month, department and module: all lines of past months, and the lines of the current month to
     /// which nothing is added any more, because the module is in another department now, or was deleted.
     pub(in crate::account) ledger: BTreeMap<LedgerKey, Usage>,
-    /// The use of accounts that were deleted this month. An account that is added again has this use.
-    pub(in crate::account) deleted: BTreeMap<Bytes, Tally>,
+    /// Accounts that were deleted this month, or whose own month goes on since then: what an account that is added
+    /// again has again. Their use can be reported.
+    pub(in crate::account) deleted: BTreeMap<Bytes, Account>,
     /// Messages for the event stream.
     pub(in crate::account) outbox: Outbox,
 }
@@ -224,8 +230,21 @@ impl Book {
         if !self.is_even() {
             return Some(self.applied);
         }
-        let deadlines = [&self.logins, &self.thaws, &self.away].map(Deadlines::earliest);
-        self.settings.turns.first().copied().into_iter().chain(deadlines.into_iter().flatten()).min()
+        let deadlines = [&self.logins, &self.thaws, &self.cycles, &self.away].map(Deadlines::earliest);
+        let turn = self.settings.turns.first().copied();
+        turn.into_iter().chain(deadlines.into_iter().flatten()).min().filter(|&due| due < NEVER)
+    }
+
+    /// When a day of the current month begins, counted from 1. A day has 24 hours.
+    pub(in crate::account) fn day_start(&self, day: u32) -> Millis {
+        let start = self.month_start(self.month).expected("the running month has begun").unwrap_or(0);
+        start.saturating_add(i64::from(day.saturating_sub(1)) * DAY)
+    }
+
+    /// When an account with an own month turns: `NEVER` if it has turned in the current month.
+    pub(in crate::account) fn turns_at(&self, account: &Account) -> Option<Millis> {
+        let turn = account.tally.coming_turn().map_or(NEVER, |days| self.day_start(days + 1));
+        account.tally.has_turn().then_some(turn)
     }
 
     /// Whether no account must be assigned or moved.
@@ -306,6 +325,14 @@ impl Book {
         self.find(name).and_then(|id| self.indexed(id))
     }
 
+    /// The account whose use since an assignment is reported: one that is there, or one that was deleted this month, as
+    /// long as the module of the assignment is there.
+    pub(in crate::account) fn reported(&self, name: &[u8], epoch: Epoch) -> Option<&Account> {
+        let counts = |stay: &Stay| self.find_module(&stay.module).is_some();
+        let deleted = || self.deleted.get(name).filter(|one| one.stay_of(epoch).is_none_or(counts));
+        self.account_called(name).or_else(deleted)
+    }
+
     /// The number of a module. O(log modules).
     pub fn find_module(&self, name: &[u8]) -> Option<u32> {
         self.module_names.get(name).copied()
@@ -358,14 +385,15 @@ impl Book {
             + self.names.allocated()
             + self.logins.allocated()
             + self.thaws.allocated()
+            + self.cycles.allocated()
             + self.instances.allocated()
             + self.instances.iter().map(|(_, instance)| instance.supply.allocated()).sum::<usize>()
             + self.modules.allocated()
             + self.ledger.len() * (size_of::<(LedgerKey, Usage)>() + 8)
             + self
                 .deleted
-                .iter()
-                .map(|(name, tally)| size_of::<Tally>() + name.len() + tally.allocated())
+                .values()
+                .map(|account| size_of::<(Bytes, Account)>() + account.allocated())
                 .sum::<usize>()
             + self.outbox.allocated()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::record::{Account, MONTHS, Name};
 use super::state::{Book, levels_of};
-use super::tariff::Tariff;
+use super::tariff::{Amount, Tariff};
 use super::usage::{LedgerKey, LedgerLine, Usage, step};
 use crate::invariant;
 use crate::shared::Millis;
@@ -72,21 +72,14 @@ impl Book {
         let (month, limit) = self.order();
         let account = self.accounts.get_mut(id).expected("an account that is used is there");
         let Some(account) = account else { return };
-        let module = self.modules.get_mut(account.module).expected("an account has a module");
-        let Some(module) = module else { return };
-        let (before, left) = (account.used_in(month), account.left(month));
+        let (before, left) = (account.position(month), account.left(month));
         let cost = account.count(month, count);
-        module.sums.use_up(left - account.left(month));
-        module.sums.spend(count.into(), cost);
-        let (tariff, now) = (account.tariff.clone(), account.used_in(month));
-        if !self.departments.is_empty() {
-            let department = module.department.clone();
-            for level in levels_of(&department) {
-                if let Some(budget) = self.departments.get_mut(level) {
-                    budget.used = budget.used.saturating_add(count.into());
-                }
-            }
+        let (tariff, now) = (account.tariff.clone(), account.position(month));
+        let (home, less) = (account.module, left - account.left(month));
+        if let Some(module) = self.indexed_module_mut(home) {
+            module.sums.use_up(less);
         }
+        self.spend(home, count, cost);
         let Some(supplied) = self.indexed(id).and_then(Account::supplied) else { return };
         let instance = self.instances.get_mut(supplied);
         if let Some(instance) = instance.expected("an account that is assigned or in transit has an instance")
@@ -95,15 +88,70 @@ impl Book {
         }
     }
 
+    /// Adds what was sent to the line of a module, and to budgets.
+    pub(in crate::account) fn spend(&mut self, module: u32, count: u64, cost: Amount) {
+        let Some(module) = self.indexed_module_mut(module) else { return };
+        module.sums.spend(count.into(), cost);
+        let department = module.department.clone();
+        for level in levels_of(&department) {
+            if let Some(budget) = self.departments.get_mut(level) {
+                budget.used = budget.used.saturating_add(count.into());
+            }
+        }
+    }
+
     /// Gives an account another tariff.
     pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
         let Some(account) = self.indexed(id) else { return };
-        let (home, before) = (account.module, account.tariff.clone());
-        self.set_home(home, id, false);
+        let before = account.tariff.clone();
         *self.tariffs.entry(tariff.clone()).or_default() += 1;
-        self.change(id, |account| account.tariff = tariff);
-        self.set_home(home, id, true);
+        self.change_left(id, |account| account.tariff = tariff);
         self.forget_tariff(&before);
+    }
+
+    /// Has the own month of an account begin on another day.
+    pub(in crate::account) fn set_turn(&mut self, at: Millis, id: u32, day: u32) {
+        let (month, turned) = (self.month, self.day_start(day) <= at);
+        self.change_left(id, |account| account.tally.set_day(month, day, turned));
+    }
+
+    /// The own month of an account begins.
+    pub(in crate::account) fn turn_account(&mut self, id: u32) {
+        self.change_left(id, |account| account.tally.turn());
+    }
+
+    /// Changes what an account has left, and updates all sums and indexes.
+    fn change_left(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
+        let Some(home) = self.indexed(id).map(|account| account.module) else { return };
+        self.set_home(home, id, false);
+        self.change(id, change);
+        self.set_home(home, id, true);
+        self.note_turn(id);
+    }
+
+    /// Notes when an account turns.
+    pub(super) fn note_turn(&mut self, id: u32) {
+        match self.indexed(id).and_then(|account| self.turns_at(account)) {
+            Some(at) => self.cycles.set(id, at),
+            None => self.cycles.remove(id),
+        }
+    }
+
+    /// Takes an account with an own month over into a month of the book that has just begun, with nothing sent.
+    fn carry_over(&mut self, id: u32) {
+        let (month, limit) = self.order();
+        let Some(account) = self.indexed_mut(id) else { return };
+        account.tally.end_month();
+        let (sent, tariff) = (account.position(month), account.tariff.clone());
+        let (home, supplied) = (account.module, account.supplied());
+        if let Some(module) = self.indexed_module_mut(home) {
+            module.sums.use_up(tariff.quota - tariff.left(sent));
+        }
+        // An account that is free or frozen is supplied to nobody.
+        if let Some(instance) = supplied.and_then(|id| self.instances.get_mut(id)) {
+            instance.supply.count(&tariff, (0, sent), limit);
+        }
+        self.note_turn(id);
     }
 
     /// Counts down the accounts of a tariff, and removes the tariff with the last of them.
@@ -141,9 +189,12 @@ impl Book {
             }
         }
         self.ledger.retain(|key, _| key.month + MONTHS as u32 > ended);
-        self.deleted.clear();
+        self.deleted.retain(|_, account| account.tally.end_month());
         self.month_starts.push(at);
         let kept = self.month_starts.len().saturating_sub(MONTHS + 1);
         self.month_starts.drain(..kept);
+        for id in self.cycles.ids().collect::<Vec<_>>() {
+            self.carry_over(id);
+        }
     }
 }

@@ -136,7 +136,7 @@ impl Supply {
         for (price, room) in tariff.rooms(0, account.limit(limit)).filter(|&(_, room)| room > 0) {
             self.whole.add_room(price, sign * i128::from(room));
         }
-        self.add_sent(tariff, (0, account.used_in(month)), sign);
+        self.add_sent(tariff, (0, account.position(month)), sign);
     }
 
     /// An account of this tariff, which has sent so many instructions in the month, has sent so many now.

@@ -113,12 +113,12 @@ impl ObservedInstance {
         changed
     }
 
-    /// Whether the instance has said that it will not come back, or has released all its accounts.
+    /// Whether the instance has said that it will not come back, or has released all its accounts. The book may have
+    /// assigned a released account to the instance again, by an epoch that the last report does not know.
     pub(super) fn leaves(&self) -> bool {
         let Some(report) = self.alloc.as_ref().map(|alloc| &alloc.report) else { return false };
-        let has_released =
-            |(account, shown): (&String, &PublishedAccount)| report.has_released(account, shown.epoch);
-        report.leaves || !self.accounts.is_empty() && self.accounts.iter().all(has_released)
+        let has_released = |account: &String| report.last_ended(account).is_some();
+        report.leaves || !self.accounts.is_empty() && self.accounts.keys().all(has_released)
     }
 
     /// Whether the `-alloc` node has no children.

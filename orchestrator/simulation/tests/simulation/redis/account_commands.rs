@@ -69,7 +69,7 @@ fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>
                 Tariff { quota: arguments.natural_after("QUOTA")?.unwrap_or_default(), steps: Vec::new() };
             let _count = arguments.text_after("ACCOUNTS");
             let accounts = arguments.rest().collect();
-            ManagerRequest::Add { module, tariff, accounts }
+            ManagerRequest::add(module, tariff, accounts)
         }
         b"MOVE" => {
             let (module, _count) = (arguments.text(), arguments.natural()?);

@@ -429,7 +429,11 @@ fn instance_that_leaves_for_good_is_not_waited_for() {
     };
     let says = ClientReport { leaves: true, ..ClientReport::default() };
     let released = report_of(&[("p", 5)], &[]);
-    for (report, leaves) in [(says, true), (released, true), (report_of(&[("p", 4)], &[]), false)] {
+    // The book has assigned the released account to the instance again.
+    let earlier = report_of(&[], &[("p", 4)]);
+    for (report, leaves) in
+        [(says, true), (released, true), (earlier, true), (report_of(&[("q", 5)], &[]), false)]
+    {
         assert_eq!(planned(&gone(report.clone()), &book("active")).changes[..1], [detach(leaves)]);
         // The leader may have read the report after it detached the instance.
         let again = planned(&gone(report.clone()), &book("away")).changes.contains(&detach(true));
