@@ -79,8 +79,8 @@ fn daemon_example() -> String {
     format!("{}\n{}", Given::example(), Console::example())
 }
 
-/// Keys, settings and `--server=NAME` are one word, which bash splits at each colon and equals sign: the completion gets the
-/// word whole, and bash gets the part behind the last such sign.
+/// Keys, settings and `--server=NAME` are one word, which bash splits at each colon and equals sign. The completion
+/// gets the word whole, and bash gets the part behind the last such sign.
 const BASH: &str = r#"
 _allot() {
     local place word typed= is_joined=

@@ -177,7 +177,7 @@ fn main() -> ExitCode {
         }
     };
     let done = runtime.block_on(run(cli));
-    // A thread that waits for storage or for standard input must not keep the process, and finds the runtime to its end.
+    // A thread that waits for storage or standard input must not keep the process, nor miss the runtime until its end.
     std::mem::forget(runtime);
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -113,7 +113,7 @@ fn loss(words: &[String]) -> Option<String> {
     }
 }
 
-/// What a command of Redis itself does to values of Allot and their event streams that it writes; `None` if it writes none.
+/// What a command of Redis itself does to values of Allot and their event streams; `None` if it writes none of them.
 /// Such a command knows nothing of the value: it replaces, moves or deletes the whole.
 async fn loss_of_keys(connection: &mut Connection, words: &[String]) -> Option<String> {
     let name = words.first()?.to_ascii_uppercase();

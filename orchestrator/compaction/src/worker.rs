@@ -565,7 +565,7 @@ impl Worker {
         stopped: &Stopped,
     ) -> Result<(), Fault> {
         let Some(unpaused) = self.unpaused().await? else {
-            self.turns.end(sub.id);
+            with(&self.starting, |starting| starting.remove(&sub.id));
             return Err(Fault::Busy("all tasks are paused, which the watch does not show yet".to_owned()));
         };
         let needed = permits::needed(&main.task, self.node_context.config.limit);

@@ -32,8 +32,8 @@ const FIRST_LINE: usize = 2;
 /// The options of a simulation.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count; - is
-    /// standard input.
+    /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count;
+    /// - is standard input.
     trace: PathBuf,
     /// The accounts, as `allot book export` prints them; - is standard input.
     #[arg(long, value_name = "FILE")]

@@ -426,9 +426,9 @@ fn round_whose_listing_failed_for_long_is_late_and_has_not_ended() {
         stage.until("listings to fail", async || stage.task(id).await.list_failed == 13).await;
         // A task that follows waits for the round whose partitions are being listed.
         let (later, _) = client.submit(&following(id)).await.unwrap();
-        let why = client.explain(later).await.unwrap().join("; ");
+        let why = client.explain(later, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains(&format!("round 2 of task {id} has not ended")), "{why}");
-        let why = client.explain(id).await.unwrap().join("; ");
+        let why = client.explain(id, &crate::operations::time).await.unwrap().join("; ");
         assert!(why.contains("round 2 lists its partitions again at"), "{why}");
         stage.store.set(id, |task| task.named = vec!["p".into()]).await.unwrap();
         let task = stage.end(id).await;

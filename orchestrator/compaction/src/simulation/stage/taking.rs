@@ -47,7 +47,7 @@ fn unit_whose_runner_does_not_exist_swallows_no_work() {
         let problem = Some("cannot start /nosuch: no such file");
         let broken = stage.unit(1, Fixed { problem, ..stage.runners("u2", ms(10)) }).await;
         stage.until("two to run again", async || stage.runs.by_unit()["u1"] == 8).await;
-        let why = client.explain(id).await.unwrap().join("; ");
+        let why = client.explain(id, &crate::operations::time).await.unwrap().join("; ");
         let expected =
             "u2, 1 slots: 0 running, 4 waiting; it cannot run runners, as its /readyz says, and others take";
         assert!(why.contains(expected), "{why}");
