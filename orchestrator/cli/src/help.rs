@@ -50,9 +50,8 @@ fn examples(path: &str) -> String {
     if own.is_empty() { String::new() } else { format!("Examples:\n{}\n", own.join("\n")) }
 }
 
-/// Texts that may be empty: words of a command, tags of which there are none, the caches of the same server.
-const MAY_BE_EMPTY: [&str; 4] =
-    ["redis words", "conference alter require", "conference alter prefer", "show create from_caches"];
+/// Texts that may be empty: words of a command, and the caches of the same server.
+const MAY_BE_EMPTY: [&str; 2] = ["redis words", "show create from_caches"];
 
 /// Refuses empty values: they are empty variables of a script.
 fn without_empty(command: clap::Command, path: &str) -> clap::Command {

@@ -473,7 +473,6 @@ mod tests {
         assert!(parse(&["allot", "show", "create", "k", "--from-caches"]).is_ok());
         assert!(parse(&["allot", "book", "apply", "f", "--max-delete", "3"]).is_err());
         assert!(parse(&["allot", "task", "pause"]).is_err());
-        assert!(parse(&["allot", "conference", "alter", "1", "--require", ""]).is_ok());
         for line in [
             &["--server", "", "show", "list"][..],
             &["node", "drain", ""],

@@ -88,7 +88,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("account.del", -4, &["write"]),
     ("account.move", -5, &["write"]),
     ("account.freeze", -3, &["write"]),
-    ("account.limit", -7, &["write", "denyoom"]),
+    ("account.limit", -5, &["write", "denyoom"]),
     ("account.attach", -4, &["write", "denyoom"]),
     ("account.detach", -4, &["write"]),
     ("account.login", 7, &["write", "denyoom", "fast"]),

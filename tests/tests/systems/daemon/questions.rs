@@ -68,7 +68,6 @@ fn dry_run_says_would_only_of_what_would_be_done() {
         ("account logout p1 --yes --book KEY", 5),
         ("conference end 7 --yes --realm KEY", 4),
         ("conference extend 7 --by 1h --realm KEY", 4),
-        ("conference alter 7 --no-zone --realm KEY", 4),
         ("realm set text licences=5", 4),
         ("unit drain w --realm KEY", 4),
         ("unit undrain w --realm KEY", 4),
