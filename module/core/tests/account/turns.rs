@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, name, tariff, usage};
 use allot_core::account::request::{InstanceRequest, ManagerRequest};
-use allot_core::account::{Reply, Settings};
+use allot_core::account::{Decision, Reply, Request, Settings, decide};
 
 const DAY: i64 = 24 * 3_600_000;
 
@@ -54,6 +54,40 @@ fn state(rig: &Rig, account: usize) -> (u64, u64, u64, String) {
 
 fn is(used: u64, position: u64, left: u64, cost: &str) -> (u64, u64, u64, String) {
     (used, position, left, cost.to_owned())
+}
+
+/// As the server does while thousands of accounts turn at once: this one has not turned yet.
+fn ask_early<'a>(rig: &mut Rig, request: impl Into<Request<'a>>) {
+    let Decision { events, .. } = decide(&rig.book, rig.now, &request.into()).unwrap();
+    events.iter().for_each(|event| rig.apply(event));
+    rig.check();
+}
+
+#[test]
+fn what_is_counted_before_a_turn_was_carried_out_belongs_to_the_new_month() {
+    let mut rig = book(&[30]);
+    add(&mut rig, 0, Some(11));
+    assert_eq!(work(&mut rig, 0, 120), "OK");
+    rig.now = 10 * DAY + 1000;
+    let epoch = rig.account(&name(0)).epoch;
+    ask_early(&mut rig, usage(&name(0), epoch, 30));
+    assert_eq!(state(&rig, 0), is(150, 30, 70, "2"));
+    rig.settle();
+    assert_eq!(state(&rig, 0), is(150, 30, 70, "2"));
+}
+
+#[test]
+fn another_day_after_a_turn_that_was_not_carried_out_begins_with_nothing() {
+    let mut rig = book(&[30]);
+    add(&mut rig, 0, Some(11));
+    assert_eq!(work(&mut rig, 0, 120), "OK");
+    rig.now = 20 * DAY + 1000;
+    let account = name(0);
+    let limit = ManagerRequest::Limit { cap: None, turn: Some(16), accounts: vec![account.as_bytes()] };
+    ask_early(&mut rig, limit);
+    assert_eq!(state(&rig, 0), is(120, 0, 100, "2"));
+    rig.settle();
+    assert_eq!(state(&rig, 0), is(120, 0, 100, "2"));
 }
 
 #[test]

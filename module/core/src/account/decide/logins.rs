@@ -144,11 +144,8 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
 }
 
 /// Decides a report of the instructions since an assignment. The instance has sent them, so no cap refuses them.
-pub(super) fn decide_report(book: &Book, account: &[u8], epoch: Epoch, total: u64) -> Decided {
-    let name = quoted(account);
-    let Some(account) = book.reported(account, epoch) else {
-        return refuse(Code::NotFound, format!("there is no account {name}"));
-    };
+pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total: u64) -> Decided {
+    let name = quoted(&account.name);
     if total > MAX_COUNT {
         return refuse(Code::Err, format!("the total must be at most {MAX_COUNT}, not {total}"));
     }

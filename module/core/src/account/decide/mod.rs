@@ -122,12 +122,37 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
             pick::decide_pick(book, module, instance, *count)
         }
         InstanceRequest::Use { account, epoch, count } => {
-            logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
+            let account = known_account(book, account)?;
+            after_turn(book, now, account, |account| logins::decide_use(book, now, account, *epoch, *count))
         }
         InstanceRequest::Report { account, epoch, total } => {
-            logins::decide_report(book, account, *epoch, *total)
+            let Some(known) = book.reported(account, *epoch) else {
+                return refuse(Code::NotFound, format!("there is no account {}", quoted(account)));
+            };
+            after_turn(book, now, known, |known| logins::decide_report(book, known, *epoch, *total))
         }
     }
+}
+
+/// Decides a use of an account. If its own month is over, and this was not carried out yet, the next one begins before:
+/// what is counted now belongs to it.
+fn after_turn(
+    book: &Book,
+    now: Millis,
+    account: &Account,
+    decide: impl FnOnce(&Account) -> Decided,
+) -> Decided {
+    if book.turns_at(account).is_none_or(|turn| turn > now) {
+        return decide(account);
+    }
+    let mut turned = account.clone();
+    turned.tally.turn();
+    let mut decision = decide(&turned)?;
+    // A deleted account turns with what is counted.
+    if !decision.events.is_empty() && book.account_called(&account.name).is_some() {
+        decision.events.insert(0, account.event(AccountEvent::Turned));
+    }
+    Ok(decision)
 }
 
 /// The events of deadlines up to `now`, at most `limit`; if there are none, a step of assignment of at most `limit`

@@ -400,6 +400,6 @@ impl Book {
 
     /// Approximate number of allocations. Redis frees a value with many allocations in a background thread.
     pub fn free_effort(&self) -> usize {
-        self.accounts.len()
+        self.accounts.len() + self.deleted.len()
     }
 }

@@ -112,7 +112,15 @@ impl Book {
     /// Has the own month of an account begin on another day.
     pub(in crate::account) fn set_turn(&mut self, at: Millis, id: u32, day: u32) {
         let (month, turned) = (self.month, self.day_start(day) <= at);
-        self.change_left(id, |account| account.tally.set_day(month, day, turned));
+        // Its own month may be over, and this was not carried out yet.
+        let turns = self.indexed(id).and_then(|account| self.turns_at(account));
+        let is_over = turns.is_some_and(|turns| turns <= at);
+        self.change_left(id, |account| {
+            if is_over {
+                account.tally.turn();
+            }
+            account.tally.set_day(month, day, turned);
+        });
     }
 
     /// The own month of an account begins.
