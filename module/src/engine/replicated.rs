@@ -117,6 +117,8 @@ fn apply_payload<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8])
 fn apply_events<F: Family>(value: &mut Value<F>, at: i64, events: &[F::Event]) -> Result<Notices, Damaged> {
     let mut notices = Notices::new();
     value.forget_earlier_waiters();
+    // A replica maintains nothing, and these events may bring something to maintain once it is the master.
+    value.maintenance_at = value.maintenance_at.min(F::MAINTENANCE_FROM);
     for event in events {
         value.state.admits(event)?;
         value.state.observe(at, event);

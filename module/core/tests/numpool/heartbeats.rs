@@ -198,6 +198,23 @@ fn heartbeats_begin_again_when_a_server_takes_over() {
 }
 
 #[test]
+fn switch_that_is_gone_falls_silent_although_servers_take_over_again_and_again() {
+    let mut bench = Bench::of(&["1"]);
+    bench.ok(&Request::Call(any("a")));
+    beat(&mut bench, 100_000);
+    let begun = bench.now;
+    while bench.pool.live_leases() > 0 {
+        let now = bench.now + 40_000;
+        bench.at(now);
+        for event in Machine::take_over(&bench.pool) {
+            bench.pool.apply(bench.now, &event);
+        }
+        assert!(bench.now < begun + 400_000, "it goes on for ever");
+    }
+    assert_eq!(bench.pool.check(), Ok(()));
+}
+
+#[test]
 fn switch_with_a_deadline_outlives_its_numbers_and_a_snapshot() {
     let mut bench = Bench::of(&["1"]);
     beat(&mut bench, 100);

@@ -54,14 +54,17 @@ impl Pool {
         }
     }
 
-    /// Each switch with a deadline has at least as much time from now on as its last heartbeat gave it. O(n log n) with n
-    /// switches.
+    /// Each switch with a deadline has at least as much time from now on as its last heartbeat gave it; half as much each
+    /// further time without a heartbeat, so that a switch that is gone falls silent although the server stands still again
+    /// and again. O(n log n) with n switches.
     pub(in crate::numpool) fn begin_heartbeats_again(&mut self, at: Millis) {
         let switches: Vec<u32> = self.heartbeats.ids().collect();
         for id in switches {
-            let begun = at.saturating_add(self.beat_ttls.get(id));
+            let ttl = self.beat_ttls.get(id);
+            let begun = at.saturating_add(ttl);
             if self.heartbeats.get(id).is_some_and(|until| until < begun) {
                 self.heartbeats.set(id, begun);
+                self.beat_ttls.set(id, (ttl / 2).max(1));
             }
         }
     }

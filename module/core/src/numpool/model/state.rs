@@ -59,7 +59,7 @@ pub struct Pool {
     pub(in crate::numpool) holders: Groups,
     /// By switch: until when it is alive.
     pub(in crate::numpool) heartbeats: Deadlines,
-    /// By switch with a deadline: how long after its last heartbeat this was, in milliseconds.
+    /// By switch with a deadline: how much time it gets when a server takes over, in milliseconds.
     pub(in crate::numpool) beat_ttls: Column<Millis>,
     pub(in crate::numpool) peers: Groups,
     /// The last number of each peer, in a pool with `PEERS`.
