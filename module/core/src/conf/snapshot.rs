@@ -97,7 +97,7 @@ impl Realm {
             ensure(!State::ALL.into_iter().any(known), "an epoch was given out twice")?;
             let known = conference.asked_for().is_some_and(|request| self.requests.contains_key(request));
             ensure(!known, "two conferences were asked for by one request")?;
-            let may_enter = conference.state != State::Scheduled || self.may_schedule(&conference.wishes);
+            let may_enter = conference.state != State::Scheduled || self.may_schedule();
             ensure(may_enter, "too many conferences are scheduled")?;
             self.enter(conference);
         }

@@ -234,7 +234,7 @@ impl Realm {
             (None, Some(start), Some(end)) => {
                 let is_sound = start < end && created.wishes.host.is_none();
                 ensure(is_sound, "a conference is scheduled that ends before its start, or wishes a host")?;
-                ensure(self.may_schedule(&created.wishes), "too many conferences are scheduled")?;
+                ensure(self.may_schedule(), "too many conferences are scheduled")?;
             }
             _ => {
                 return Err(Damaged("a conference is created without a unit, or scheduled without its time"));

@@ -77,9 +77,10 @@ impl Realm {
         self.reservations.has(&area) || self.reservations.len() < MAX_AREAS
     }
 
-    /// Whether a further conference may be scheduled that has these wishes.
-    pub(in crate::conf) fn may_schedule(&self, wishes: &Wishes) -> bool {
-        self.may_have_area(wishes) && self.count(State::Scheduled) < MAX_SCHEDULED
+    /// Whether a further conference may be scheduled. Combinations of zone and tags are limited only for requests: a
+    /// conference that waits for its first unit has one too, and may get another.
+    pub(in crate::conf) fn may_schedule(&self) -> bool {
+        self.count(State::Scheduled) < MAX_SCHEDULED
     }
 
     /// The earliest time, not before what is asked, at which it fits into the licences and into the room of an area,

@@ -49,7 +49,7 @@ pub(in crate::conf) struct Waiters {
     /// Whether the last call ended before all waiters were decided. The next one goes on behind them, also if room has
     /// become free again meanwhile, so that no waiter is never decided.
     pub(in crate::conf) is_cut: bool,
-    /// Whether those before are to be decided again after that.
+    /// Whether the waiters up to `decided` must be decided again after the others.
     begins_again: bool,
 }
 
