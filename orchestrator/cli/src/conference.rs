@@ -80,10 +80,10 @@ pub(crate) struct Create {
     from: Option<String>,
     /// Its start, if it is scheduled: 2026-11-21T17:00:00+01:00, or a length of time from now, 1h30m. Room and licences
     /// are reserved until its end
-    #[arg(long, value_name = "TIME", value_parser = time::ahead, requires = "end", conflicts_with = "until_open")]
+    #[arg(long, value_name = "TIME", value_parser = time::instant, requires = "end", conflicts_with = "until_open")]
     start: Option<i64>,
     /// Its end: 2026-11-21T18:00:00+01:00, or a length of time from now, 1h30m
-    #[arg(long, value_name = "TIME", value_parser = time::ahead)]
+    #[arg(long, value_name = "TIME", value_parser = time::instant)]
     end: Option<i64>,
     /// Room that it takes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -515,7 +515,9 @@ async fn follow(client: &TaskClient, id: TaskId, work: &Work) -> Result<MainTask
             Ok(task) => {
                 if task.error != told {
                     told.clone_from(&task.error);
-                    work.note(&format!("task {id}: {told}"));
+                    if !told.is_empty() {
+                        work.note(&format!("task {id}: {told}"));
+                    }
                 }
                 work.message(format!("round {}", task.round));
                 work.at(task.result.all(), task.round_size());

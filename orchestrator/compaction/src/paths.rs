@@ -144,7 +144,7 @@ impl Paths {
         format!("{}/Offers", self.0)
     }
 
-    /// The node that says that this unit has, or cannot.
+    /// The offer of this unit.
     pub fn offer_of(&self, unit: &str) -> String {
         format!("{}/Offers/{}", self.0, encode(unit))
     }

@@ -667,6 +667,7 @@ impl Worker {
     /// Waits before the partition is tried again; other subtasks may use the slot.
     async fn back_off(&self, sub: &Found<SubTask>, permit: OwnedSemaphorePermit) {
         drop(permit);
+        self.fault.gives_up();
         self.let_others_start(sub.id);
         if sub.task.worker != self.node_context.name {
             self.pass_over(sub.id, true);

@@ -55,7 +55,7 @@ pub struct SubTask {
     pub retries: u32,
     /// Number of times that the subtask has started again, from 0.
     pub attempt: u32,
-    /// How often the subtask has been started, by whichever unit and however that ended.
+    /// Number of starts of the subtask at any unit, with any result.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starts: u32,
     /// How often a unit could not start the runner, which uses up no retry.

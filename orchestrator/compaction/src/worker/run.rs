@@ -85,6 +85,7 @@ impl Worker {
             lost: self.lost.clone(),
             heartbeat: self.node_context.session_timeout() / 10,
         };
+        let began = Instant::now();
         let running = self.node_context.launch.launch(spec, signals);
         let report =
             tokio::select! { report = running => report, () = wait_for_stop => return RunResult::CutOff };
@@ -97,18 +98,20 @@ impl Worker {
             Ok(report) if report.why == EndCause::Abandoned && *self.lost.borrow() => RunResult::CutOff,
             Ok(report) if report.why == EndCause::Abandoned => RunResult::Lost,
             Ok(report) if report.why == EndCause::Stopped && *self.leaving.borrow() => RunResult::CutOff,
-            Ok(report) => RunResult::Ended(order::ended(&sub.task, report, timeout)),
+            Ok(report) => {
+                // The unit can run runners.
+                self.fault.worked(began);
+                RunResult::Ended(order::ended(&sub.task, report, timeout))
+            }
             Err(why) => RunResult::Ended(sub.task.ended(SubState::Failed, &why)),
         }
     }
 
     /// Notes how long a run took, in a mean of which the latest runs are the most.
-    /// Such a run shows that the unit can run runners.
     pub(super) fn note_pace(&self, result: &RunResult, began: Instant) {
         if !matches!(result, RunResult::Ended(_)) {
             return;
         }
-        self.fault.worked(began);
         let took = (began.elapsed().as_millis() as u64).max(1);
         let before = self.pace.load(Ordering::Relaxed);
         let mean = if before == 0 { took } else { (3 * before).saturating_add(took) / 4 };

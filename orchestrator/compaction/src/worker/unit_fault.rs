@@ -78,6 +78,11 @@ impl UnitFault {
         self.times().start = Some(Instant::now());
     }
 
+    /// A start was given up before there was a runner, so it tries nothing.
+    pub(super) fn gives_up(&self) {
+        self.times().start = None;
+    }
+
     /// Until when the unit starts nothing else, because a start tries whether it can run runners again; `None` if none does.
     fn tries_until(&self) -> Option<Instant> {
         if self.has_worked.load(Ordering::Relaxed) {
