@@ -170,7 +170,7 @@ fn users_of_a_book_can_do_their_work() {
         "redis ACCOUNT.BOOK {allot}:accounts CAP 1000",
         "redis ACCOUNT.MODULE {allot}:accounts m DEPARTMENT d INSTANCES 1 MIN 1",
         "redis ACCOUNT.MODULE {allot}:accounts empty DEPARTMENT d INSTANCES 1",
-        "redis ACCOUNT.DELMODULE {allot}:accounts empty",
+        "--yes redis ACCOUNT.DELMODULE {allot}:accounts empty",
         "redis ACCOUNT.DEPARTMENT {allot}:accounts d CAP 1000",
         "redis ACCOUNT.TARIFF {allot}:accounts QUOTA 200 ACCOUNTS 1 a2",
     ] {

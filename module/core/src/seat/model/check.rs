@@ -470,7 +470,6 @@ mod tests {
             |show| show.venue.rows[0].rank = 3,
             |show| show.venue.rows[1].base += 1,
             |show| show.venue.rows[1].layout = 1,
-            |show| show.venue.rows[1].label_at = 0,
             |show| show.venue.area_by_id.insert(b"C", 0),
             |show| show.venue.rows_by_label.clear(),
             |show| show.venue.row_of_block[0] = 1,
