@@ -94,7 +94,7 @@ fn highest_scores_run_first_and_changes_obey_at_once() {
         (&5.into(), &serde_json::Value::Null, &0.into()),
         "{task}"
     );
-    assert!(cluster.run(&["set", &id]).ended(2).err.contains("`priority`"));
+    assert!(cluster.run(&["set", &id]).ended(2).err.contains("--priority"));
     let unit = &cluster.units[0];
     let metric = |name: &str| unit.metric(&format!("allot_compaction_{name}"));
     for name in ["running", "waiting", "tasks{state=\"assigned\"}"] {

@@ -318,7 +318,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     let waited = cluster.run(&twice).ok();
     assert!(waited.err.contains("1 succeeded, 0 failed"), "{}", waited.err);
     let refused = cluster.run(&["submit", "d.s.t", "--repeat", "2", "--every", "500ms"]).ended(2);
-    assert!(refused.err.contains("`every` is a second at least"), "{}", refused.err);
+    assert!(refused.err.contains("--every is a second at least"), "{}", refused.err);
 }
 
 #[test]
