@@ -276,7 +276,7 @@ impl TaskStore {
         let Some(node) = self.tree.get(&directory).await? else {
             return Err(Error::NoNode(directory).into());
         };
-        // Whoever pauses all tasks writes both nodes, so the one that is read first decides.
+        // A pause of all tasks writes both nodes, so the one that is read first decides.
         let is_paused = self.tree.get(&self.paths.paused_all()).await?.is_some();
         Ok((!is_paused).then_some(Op::Check { path: directory, version: Some(node.version) }))
     }

@@ -164,7 +164,7 @@ fn an_existing_list_and_hash_are_taken_over_in_one_step_and_judged() {
     assert_eq!(queue, ["101", "100", "105"]);
 
     // A pool in the way is not touched, and a hash that does not exist is no empty one.
-    assert!(run(&server, &arguments).ended(5).err.contains("allot: "));
+    assert!(run(&server, &arguments).ended(5).err.contains("there is a key {old}:pool already"));
     let wrong = ["pool", "import", "{old}:other", "--list", "{old}:idle:up", "--hash", "{old}:nums"];
     run(&server, &[&wrong[..], &["--delete-source", "-y"]].concat()).ended(4);
     assert_eq!(client.words("LLEN {old}:idle:up"), Reply::Int(7));
