@@ -87,7 +87,7 @@ pub struct Naive {
     pub counts: Vec<(&'static str, u64)>,
     pub changes: u64,
     pub waiting: Vec<Waiting>,
-    /// Until when switches are alive, and for how long their last heartbeats said so.
+    /// Until when switches are alive, and how much time each gets when a server takes over.
     pub alive: Vec<(Vec<u8>, i64, i64)>,
     /// The least count of calls of the free numbers when one of them was last chosen by use.
     pub least_uses: Option<u32>,
@@ -189,10 +189,11 @@ impl Naive {
         carried.filter(|other| *other == switch).count() as u32
     }
 
-    /// A server takes the pool over.
+    /// A server takes the pool over: a switch has the time of its heartbeat again, and half as much the next time.
     pub fn take_over(&mut self, now: i64) {
-        for (_, until, ttl) in &mut self.alive {
-            *until = (*until).max(now + *ttl);
+        for (_, until, ttl) in self.alive.iter_mut().filter(|(_, until, ttl)| *until < now + ttl) {
+            *until = now + *ttl;
+            *ttl = (*ttl / 2).max(1);
         }
     }
 
