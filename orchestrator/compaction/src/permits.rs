@@ -107,6 +107,7 @@ pub(crate) async fn freed(
         }
         follower.changed().await;
     }
+    follower.rest();
     std::future::pending::<()>().await;
 }
 

@@ -286,6 +286,9 @@ impl Worker {
                     self.take(&ids, &mut found, &mut watches, &mut known, work);
                     self.slots.available_permits()
                 };
+                if free == 0 {
+                    offers.rest();
+                }
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
                 let announced = async {
                     announcement.update(waiting, is_limited).await?;

@@ -142,6 +142,11 @@ impl Follower {
         Ok(value)
     }
 
+    /// Nothing needs to be read for now: a refusal of the last attempt keeps the process from no work any more.
+    pub fn rest(&mut self) {
+        self.retries.problem.clear();
+    }
+
     /// Completes when what was read last may have changed, or the connection is another.
     pub async fn changed(&mut self) {
         let seen = self.seen;

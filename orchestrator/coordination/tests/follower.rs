@@ -83,6 +83,19 @@ async fn follower_reads_again_after_each_change_and_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn refusal_of_what_need_not_be_read_any_more_is_no_problem() {
+    let (_tree, guard, coordinator) = guarded().await;
+    let problems = coordinator.problems();
+    let (mut follower, of) = (coordinator.follower("node"), coordinator.tree());
+    guard.refuses.store(true, Ordering::Relaxed);
+    let read = follower.read(|| of.watch("/"));
+    assert!(timeout(Duration::from_secs(9), read).await.is_err());
+    assert_eq!(problems.borrow().len(), 1, "the refusal is told");
+    follower.rest();
+    assert!(problems.borrow().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn member_that_was_replaced_between_two_reads_is_read_again() {
     let (tree, guard, coordinator) = guarded().await;
     let mut members = coordinator.members("/units");
