@@ -1,7 +1,7 @@
 // A show: the seat map, counts, holds, events, and what an operator does with seats.
 import { html, useCallback, useEffect, useRef, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { choose, here } from "../lib/address.js";
 import { KeyChoice, Page, pagesOf } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
 import { follow } from "../map/live.js";
@@ -147,10 +147,12 @@ function OneShow({ name, keys, chosen, can }) {
 
   // The seats of the page's address, if the operator has not just selected them.
   useEffect(() => {
-    if (!show.current || linked.current === JSON.stringify([chosen.seat, chosen.seats])) return;
-    const seats = idsOf(chosen).map((id) => show.current.find(id)).filter((at) => at >= 0);
+    // The address may be newer than what is drawn.
+    const newest = here().chosen, link = JSON.stringify([newest.seat, newest.seats]);
+    if (!show.current || linked.current === link) return;
+    const seats = idsOf(newest).map((id) => show.current.find(id)).filter((at) => at >= 0);
     if (seats.length || linked.current) setSelected(seats);
-    linked.current = JSON.stringify([chosen.seat, chosen.seats]);
+    linked.current = link;
     if (seats.length) view.current.reveal(seats);
   }, [chosen.seat, chosen.seats, version > 0]);
 
@@ -246,7 +248,7 @@ function Search({ show, name, text: given, found }) {
   const look = async (text) => {
     const at = show.find(text);
     if (at >= 0) {
-      choose({ seat: text, find: null });
+      choose({ find: null });
       setSaid("");
       found([at]);
       return;
