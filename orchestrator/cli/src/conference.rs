@@ -257,6 +257,14 @@ async fn create(context: &Context, arguments: &Create) -> Result {
     if arguments.start.is_some() && arguments.start >= arguments.end {
         return Err(Failure::usage("--end is not after --start"));
     }
+    // A repeated request has its answer also when its times are over.
+    if arguments.request.is_none() {
+        for (option, time) in [("--start", arguments.start), ("--end", arguments.end)] {
+            if time.is_some_and(|time| time <= time::now()) {
+                return Err(Failure::usage(format!("{option}: this time is over")));
+            }
+        }
+    }
     let mut changing = Changing::connect(context, arguments.realm.key()).await?;
     let request = CreateRequest {
         e164: &arguments.number,

@@ -123,11 +123,8 @@ fn errors_name_the_options_of_the_line() {
     for (line, code, part) in [
         ("conference create * --end 1h --realm KEY", 2, "--from KEY"),
         ("conference create 2 --end 1h --start 2h --realm KEY", 2, "--end is not after --start"),
-        (
-            "conference create 2 --end 2020-01-01T00:00:00Z --realm KEY",
-            2,
-            "'--end <TIME>': this time is over",
-        ),
+        ("conference create 2 --end 2020-01-01T00:00:00Z --realm KEY", 2, "--end: this time is over"),
+        ("conference create 2 --end 2020-01-01T00:00:00Z --request r --realm KEY", 5, "not in the future"),
         ("conference extend 1 --end 2020-01-01T00:00:00Z --realm KEY", 2, "this time is over"),
         ("conference create 2 --size 0 --realm KEY", 2, "--size"),
         ("conference resize 1 --size 0 --realm KEY", 2, "--size"),
