@@ -30,8 +30,8 @@ pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
 pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
     read::<Show>(call, |show, now| {
         let (user, claims) = (user.text(), show.claims());
-        let listed = claims.user_called(user).map_or(0, |user| claims.user(user).holds.len());
-        if listed > READ_AT_ONCE as usize {
+        let listed = claims.user_called(user).map_or(0, |user| claims.hold_count(user));
+        if listed > READ_AT_ONCE {
             let user = quoted(user);
             let text = format!("user {user} has {listed} holds; at most {READ_AT_ONCE} can be listed");
             return Err(Refusal::new(Code::Limit, text));

@@ -25,9 +25,7 @@ impl Show {
     /// O(B log B + S) with B blocks that have S seats.
     pub fn block_records(&self, now: Millis) -> Vec<BlockRecord<'_>> {
         let is_left = |&&seat: &&Seat| match self.owner(seat) {
-            Owner::Claim(id) => {
-                matches!(self.claims.get(id).stage, Stage::Held { until } if until <= now)
-            }
+            Owner::Claim(id) => matches!(self.claims.stage(id), Stage::Held { until } if until <= now),
             Owner::Free | Owner::Queued | Owner::Blocked => true,
         };
         let blocks = self.blocks.iter().filter(|&(id, _)| !self.has_ended(id, now));

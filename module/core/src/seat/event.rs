@@ -4,7 +4,7 @@
 //! Applying an event cannot fail, because `decide` made the event for this state, or `admits` has checked it.
 
 use super::blocks::MAX_BLOCK_SEATS;
-use super::claims::{MAX_COUNT, Seats, Stage};
+use super::claims::{MAX_COUNT, Seats};
 use super::moves::Moves;
 use super::plan::{self, Limits, Plan, Rule};
 use super::state::{Owner, SeatState, Show};
@@ -329,7 +329,7 @@ impl Show {
         };
         let hold = |token: &[u8]| {
             let id = self.claims.find(token).ok_or(Damaged("there is no such hold"))?;
-            ensure(matches!(self.claims.get(id).stage, Stage::Held { .. }), "the hold is sold")?;
+            ensure(self.claims.get(id).sale.is_none(), "the hold is sold")?;
             Ok(id)
         };
         match event {
@@ -463,7 +463,7 @@ impl Show {
                 if self.waiters.find(&held.token).is_some() {
                     self.unwait(&held.token);
                 }
-                self.ended_waits.remember(copied(&held.token), *wait_until);
+                self.ended_waits.remember(held.token.clone(), *wait_until);
                 self.hold(at, held);
             }
             Event::Extended { token, until } => {
@@ -503,7 +503,7 @@ impl Show {
             Event::Moved { from, to } => self.move_sales(from, to),
             Event::Transferred { token, user, order, seats } => {
                 self.leave_sales(seats);
-                let id = self.claims.hold(copied(token), user, at, at, 0, copied(seats));
+                let id = self.claims.hold(token.clone(), user, at, at, 0, copied(seats));
                 self.claims.sell(id, order.as_deref(), seats.len() as u32);
                 self.hand_over(seats, SeatState::Sold, SeatState::Sold, Owner::Claim(id));
             }
@@ -511,7 +511,7 @@ impl Show {
             Event::Unwaited { token, expired } => {
                 let until = self.unwait(token).filter(|_| !expired);
                 if let Some(until) = until {
-                    self.ended_waits.remember(copied(token), until);
+                    self.ended_waits.remember(token.clone(), until);
                 }
             }
             Event::Blocked { name, until, per_user, seats } => {
@@ -543,7 +543,7 @@ impl Show {
         }
         let before = self.state_before_hold(&held.seats);
         let id = self.claims.hold(
-            copied(&held.token),
+            held.token.clone(),
             &held.user,
             born,
             held.until,

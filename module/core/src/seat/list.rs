@@ -5,7 +5,7 @@
 //! changes the rows, and then the cursors of earlier parts are refused. So a thing that exists during the whole listing
 //! comes exactly once, whichever server replies to each call.
 
-use super::claims::{Claim, Stage};
+use super::claims::{Claim, Sale, Stage};
 pub use super::decide::rules::block_called;
 use super::outcome::HoldRecord;
 use super::read::SeatRecord;
@@ -90,17 +90,17 @@ impl Show {
         count: u32,
         now: Millis,
     ) -> (Vec<HoldRecord>, u64) {
-        self.list_claims(filter, cursor, count, |claim, record| match claim.stage {
+        self.list_claims(filter, cursor, count, |stage, record| match stage {
             Stage::Held { until } if until > now => Some(HoldRecord { until, ..record }),
-            Stage::Held { .. } | Stage::Sold { .. } => None,
+            Stage::Held { .. } | Stage::Sold(_) => None,
         })
     }
 
     /// Sales from the cursor on, and the next cursor, as `list_seats`.
     pub fn list_sales(&self, filter: Filter<'_>, cursor: u64, count: u32) -> (Vec<SaleRecord>, u64) {
-        self.list_claims(filter, cursor, count, |claim, sale| match claim.stage {
+        self.list_claims(filter, cursor, count, |stage, sale| match stage {
             Stage::Held { .. } => None,
-            Stage::Sold { order, .. } => Some(SaleRecord {
+            Stage::Sold(Sale { order, .. }) => Some(SaleRecord {
                 order: order.map(|order| self.claims.order(order).reference.clone()),
                 sale,
             }),
@@ -133,7 +133,7 @@ impl Show {
         filter: Filter<'_>,
         cursor: u64,
         count: u32,
-        record: impl Fn(&Claim, HoldRecord) -> Option<T>,
+        record: impl Fn(Stage, HoldRecord) -> Option<T>,
     ) -> (Vec<T>, u64) {
         let end = self.claims.table.slots();
         let from = u32::try_from(cursor).unwrap_or(u32::MAX).min(end);
@@ -147,7 +147,7 @@ impl Show {
                 continue;
             };
             let whole = self.hold_record(claim, 0);
-            if let Some(record) = record(claim, whole) {
+            if let Some(record) = record(self.claims.stage(number), whole) {
                 seats += claim.seats.len();
                 found.push(record);
             }

@@ -1,6 +1,6 @@
 //! Events of a show as entries of its stream `<key>:evt` (docs/seats.md).
 
-use super::claims::{Seats, Stage};
+use super::claims::Seats;
 use super::event::Event;
 use super::state::{Owner, Show};
 use super::venue::Seat;
@@ -98,7 +98,7 @@ impl Show {
         );
         if let Some(claim) = claim {
             entry = entry.with("token", &claim.token).with("user", &self.claims.user(claim.user).name);
-            if let Stage::Sold { order: Some(order), .. } = claim.stage {
+            if let Some(order) = claim.sale.and_then(|sale| sale.order) {
                 entry = entry.with("order", &self.claims.order(order).reference);
             }
         }

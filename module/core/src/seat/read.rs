@@ -1,6 +1,6 @@
 //! Queries of a show: seats, holds, orders, totals, maps.
 
-use super::claims::{Claim, Seats, Stage};
+use super::claims::{Claim, Sale, Seats, Stage};
 use super::kind::Kind;
 use super::outcome::{HoldRecord, WaitRecord};
 use super::state::{Bucket, Owner, SeatState, Show};
@@ -49,13 +49,13 @@ impl Show {
             return record;
         };
         let claim = self.claims.get(id);
-        match claim.stage {
+        match self.claims.stage(id) {
             Stage::Held { until } if until <= now => {
                 record.state = left;
                 return record;
             }
             Stage::Held { until } => record.until = Some(until),
-            Stage::Sold { order, .. } => {
+            Stage::Sold(Sale { order, .. }) => {
                 record.order = order.map(|order| self.claims.order(order).reference.clone());
             }
         }
@@ -75,8 +75,9 @@ impl Show {
         if let Some(id) = self.waiters.find(token) {
             return Some(id).filter(|&id| self.waiters.get(id).until > now).map(|id| self.wait_record(id));
         }
-        let claim = self.claims.get(self.claims.find(token)?);
-        let Stage::Held { until } = claim.stage else { return None };
+        let id = self.claims.find(token)?;
+        let Stage::Held { until } = self.claims.stage(id) else { return None };
+        let claim = self.claims.get(id);
         let HoldRecord { token, user, seats, until } = self.hold_record(claim, until);
         let (count, since) = (seats.len() as u32, claim.created);
         (until > now).then_some(WaitRecord { token, user, count, offered: true, position: 0, since, until })
@@ -84,21 +85,12 @@ impl Show {
 
     /// The live holds of a user at `now`, the earliest deadline first.
     pub fn holds_of(&self, user: &[u8], now: Millis) -> Vec<HoldRecord> {
-        let Some(info) = self.claims.user_called(user) else { return Vec::new() };
-        let mut holds: Vec<HoldRecord> = self
-            .claims
-            .user(info)
-            .holds
-            .iter()
-            .filter_map(|&id| {
-                let claim = self.claims.get(id);
-                let Stage::Held { until } = claim.stage else {
-                    invariant!("a claim in a user's list of holds is a hold");
-                    return None;
-                };
-                (until > now).then(|| self.hold_record(claim, until))
-            })
-            .collect();
+        let Some(user) = self.claims.user_called(user) else { return Vec::new() };
+        let live = |id| match self.claims.stage(id) {
+            Stage::Held { until } if until > now => Some(self.hold_record(self.claims.get(id), until)),
+            Stage::Held { .. } | Stage::Sold(_) => None,
+        };
+        let mut holds: Vec<HoldRecord> = self.claims.holds_of(user).filter_map(live).collect();
         holds.sort_unstable_by(|a, b| (a.until, &a.token).cmp(&(b.until, &b.token)));
         holds
     }
@@ -106,15 +98,11 @@ impl Show {
     /// The seats of an order, in ascending order; `None` for an unknown order, and for one of more than `most` seats.
     /// O(seats log seats), and at most O(most log most).
     pub fn order_seats(&self, reference: &[u8], most: usize) -> Option<Seats> {
-        let claims = &self.claims.order(self.claims.order_called(reference)?).claims;
-        let seats_of = |&id: &u32| &self.claims.get(id).seats;
-        // A claim has one seat at least, so an order of more claims is not even counted.
-        if claims.len() > most || claims.iter().map(|id| seats_of(id).len()).sum::<usize>() > most {
-            return None;
-        }
-        let mut seats: Seats = claims.iter().flat_map(|id| seats_of(id).iter().copied()).collect();
+        let claims = self.claims.claims_of(self.claims.order_called(reference)?);
+        let seats = claims.flat_map(|id| self.claims.get(id).seats.iter().copied());
+        let mut seats: Seats = seats.take(most.saturating_add(1)).collect();
         seats.sort_unstable();
-        Some(seats)
+        (seats.len() <= most).then_some(seats)
     }
 
     /// The number of groups of adjacent seats, and of areas, of these seats (in ascending order).

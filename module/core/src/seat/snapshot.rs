@@ -4,7 +4,7 @@
 //! would be, and every seat, count and reference is checked before it is used.
 
 use super::blocks::{Block, MAX_BLOCK_SEATS};
-use super::claims::{Claim, MAX_ADDED, MAX_COUNT, Seats, Stage};
+use super::claims::{Claim, MAX_ADDED, MAX_COUNT, Sale, Seats, Stage};
 use super::ended::MAX_ENDED;
 use super::event::Waited;
 use super::plan::{self, Plan};
@@ -102,15 +102,15 @@ impl Show {
     }
 
     fn claim_record(&self, id: u32, claim: &Claim) -> ClaimRecord {
-        let (until, order, bought) = match claim.stage {
+        let (until, order, bought) = match self.claims.stage(id) {
             Stage::Held { until } => (Some(until), None, 0),
-            Stage::Sold { order, bought } => {
+            Stage::Sold(Sale { order, bought }) => {
                 (None, order.map(|order| self.claims.order(order).reference.clone()), bought)
             }
         };
         ClaimRecord {
-            token: copied(&claim.token),
-            user: copied(&self.claims.user(claim.user).name),
+            token: claim.token.clone(),
+            user: self.claims.user(claim.user).name.clone(),
             created: claim.created,
             fingerprint: Any(claim.fingerprint),
             seats: copied(&claim.seats),

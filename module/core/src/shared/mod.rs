@@ -1,6 +1,7 @@
 //! What the families have in common: refusals, printable text, codec, tables, columns, lists, names,
 //! tokens, deadlines, outbox, and `machine`, which each of them is.
 
+pub mod bytes;
 pub mod codec;
 pub mod column;
 pub mod counter;
@@ -23,9 +24,7 @@ pub mod text;
 pub mod token;
 pub mod words;
 
-/// A byte string of a client's making: a user, a token, an order reference. 24 bytes fit without an
-/// allocation, which is what tokens and user ids mostly are.
-pub type Bytes = smallvec::SmallVec<[u8; 24]>;
+pub use bytes::Bytes;
 
 /// A copy of a short list, byte for byte. The `clone` of such a list goes item by item.
 #[inline]

@@ -68,3 +68,26 @@ fn own_id_and_waiter_take_few_bytes() {
     let bytes = house.show.waiters().allocated() / SEATS;
     assert!(bytes <= 400, "{bytes} bytes for each waiter");
 }
+
+#[test]
+fn hold_and_sale_take_few_bytes() {
+    const SEATS: usize = 10_000;
+    let row = |row: usize| json!({"label": row.to_string(), "rank": row, "tier": "gold", "seats": "1-100"});
+    let rows: Vec<Value> = (0..SEATS / 100).map(row).collect();
+    let mut house =
+        House::new(&json!({"areas": [{"id": "a", "rows": rows}], "limits": {"holds_per_user": 0}}));
+    let empty = house.show.allocated();
+    let tokens: Vec<String> = (0..SEATS).map(|seat| format!("token-{seat:010}")).collect();
+    for (seat, name) in tokens.iter().enumerate() {
+        let token = TokenChoice { token: name.as_bytes(), chosen: true };
+        house.ask(&Request::Hold(Hold { token, ..wish(&format!("user-{seat}"), 1) })).unwrap();
+    }
+    let bytes = (house.show.allocated() - empty) / SEATS;
+    assert!(bytes <= 200, "{bytes} bytes for each hold");
+    for token in &tokens {
+        let (token, order) = (token.as_bytes(), Some(&token.as_bytes()[6..]));
+        house.ask(&Request::Confirm { token, user: None, order }).unwrap();
+    }
+    let bytes = (house.show.allocated() - empty) / SEATS;
+    assert!(bytes <= 250, "{bytes} bytes for each sale");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::tariff::{Amount, MAX_COUNT, Tariff};
 use crate::shared::codec::{Damaged, LAST_COUNT, ensure};
 use crate::shared::list::NONE;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 use crate::{fields, words};
 
 /// The number of an assignment or a login: unique in its book, and greater than all earlier ones.
@@ -493,8 +493,8 @@ impl Account {
 
     /// Bytes allocated for the fields of the account.
     pub(in crate::account) fn allocated(&self) -> usize {
-        spilled(&self.name)
-            + self.login.as_ref().map_or(0, |login| size_of::<Login>() + spilled(&login.terminal))
+        self.name.allocated()
+            + self.login.as_ref().map_or(0, |login| size_of::<Login>() + login.terminal.allocated())
             + self.tally.allocated()
             + self.history.capacity() * size_of::<Stay>()
             + self.reports.as_ref().map_or(0, |reports| reports.allocated())

@@ -638,8 +638,7 @@ impl Realm {
             });
             if let Some(detail) = conference.details.get_mut(at).expected("a field has a place") {
                 detail.seq = seq;
-                detail.value.0.clear();
-                detail.value.0.extend_from_slice(value);
+                detail.value.0 = Bytes::from_slice(value);
             }
         }
     }

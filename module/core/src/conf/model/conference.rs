@@ -10,7 +10,7 @@ use crate::shared::codec::{Damaged, ensure};
 use crate::shared::fence::MAX_TIME;
 use crate::shared::field::Any;
 use crate::shared::invariant::Expected;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 use crate::{fields, words};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -565,12 +565,12 @@ impl Conference {
 
     /// Bytes allocated for the fields of the conference.
     pub(in crate::conf) fn allocated(&self) -> usize {
-        spilled(&self.e164)
-            + self.request.as_ref().map_or(0, spilled)
+        self.e164.allocated()
+            + self.request.as_ref().map_or(0, Bytes::allocated)
             + self
                 .called_from
                 .as_ref()
-                .map_or(0, |from| size_of::<CalledFrom>() + spilled(&from.pool) + spilled(&from.lease))
+                .map_or(0, |from| size_of::<CalledFrom>() + from.pool.allocated() + from.lease.allocated())
             + size_of::<Wishes>()
             + (self.wishes.require.capacity() + self.wishes.prefer.capacity()) * size_of::<Name>()
             + self.tried.capacity() * size_of::<Name>()
@@ -579,7 +579,7 @@ impl Conference {
             + self
                 .details
                 .iter()
-                .map(|detail| spilled(&detail.field) + spilled(&detail.value.0))
+                .map(|detail| detail.field.allocated() + detail.value.0.allocated())
                 .sum::<usize>()
     }
 }

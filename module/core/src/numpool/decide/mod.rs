@@ -27,7 +27,7 @@ use crate::shared::invariant::Expected;
 use crate::shared::refusal::{Code, Refusal, refuse, try_again};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier, check_time, check_ttl};
-use crate::shared::{Bytes, Millis, copied};
+use crate::shared::{Bytes, Millis};
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
@@ -370,7 +370,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     let until = deadline(now, call.ttl, if is_kept { 0 } else { pool.settings.lease });
     let (token, switch) = (Bytes::from_slice(call.lease.token), switch.map(Bytes::from_slice));
     let (peer, holder) = (call.peer.map(Bytes::from_slice), call.holder.map(Bytes::from_slice));
-    let record = LeaseRecord { number, token: copied(&token), until };
+    let record = LeaseRecord { number, token: token.clone(), until };
     let is_by_use = call.number.is_none() && call.pick.unwrap_or(pool.settings.pick) == Policy::LeastUsed;
     let least_uses = pool.least_free_uses().filter(|_| is_by_use);
     let called = Called { number, token, until, switch, peer, holder, least_uses };
@@ -389,7 +389,7 @@ fn decide_repeated_call(pool: &Pool, now: Millis, call: &Call<'_>, id: u32) -> D
     if call.number.is_some_and(|wanted| wanted != number) || !call.lease.chosen {
         return refuse(Code::Exists, format!("lease {} is live on number {number}", quoted(&lease.token)));
     }
-    let token = copied(&lease.token);
+    let token = lease.token.clone();
     unchanged(Reply::Lease(LeaseRecord { number, token, until: pool.leases.until(id) }))
 }
 

@@ -7,7 +7,7 @@ use crate::shared::column::Column;
 use crate::shared::field::Field;
 use crate::shared::invariant::Checked;
 use crate::shared::token::MAX_TTL;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 
 /// The most causes of a pool.
 pub const MAX_CAUSES: usize = 64;
@@ -169,7 +169,7 @@ impl Causes {
     /// Bytes allocated.
     pub(in crate::numpool) fn allocated(&self) -> usize {
         self.list.capacity() * size_of::<Cause>()
-            + self.list.iter().map(|cause| spilled(&cause.word.0)).sum::<usize>()
+            + self.list.iter().map(|cause| cause.word.0.allocated()).sum::<usize>()
             + self.last.allocated()
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "ids of groups come from the table itself")]
 
+use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::column::Column;
 use crate::shared::field::Field;
@@ -10,7 +11,6 @@ use crate::shared::invariant::{Checked, Contradiction};
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, spilled};
 use crate::{ensure, invariant};
 
 /// A name that something refers to.
@@ -242,7 +242,7 @@ impl Groups {
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         self.table.allocated()
-            + self.table.iter().map(|(_, group)| spilled(&group.name)).sum::<usize>()
+            + self.table.iter().map(|(_, group)| group.name.allocated()).sum::<usize>()
             + self.by_name.allocated()
             + self.members.allocated()
     }

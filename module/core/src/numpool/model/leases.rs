@@ -8,7 +8,7 @@ use crate::shared::invariant::Expected;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 use crate::{ensure, fields, invariant};
 
 /// The right to a number for the time of one call.
@@ -293,7 +293,7 @@ impl Leases {
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         self.table.allocated()
-            + self.table.iter().map(|(_, lease)| spilled(&lease.token)).sum::<usize>()
+            + self.table.iter().map(|(_, lease)| lease.token.allocated()).sum::<usize>()
             + self.by_token.allocated()
             + self.by_holder.allocated()
             + self.by_switch.allocated()
@@ -358,7 +358,7 @@ pub(in crate::numpool) mod tests {
             |leases| leases.table[0].switch = 2,
             |leases| leases.table[1].links = [NONE; 2],
             |leases| leases.table[3].switch = 0,
-            |leases| leases.table[2].token.reverse(),
+            |leases| leases.table[2].token = Bytes::from_slice(b"other"),
             |leases| leases.deadlines.set(5, 1),
             |leases| *leases.by_switch.at(2) = List::default(),
         ];

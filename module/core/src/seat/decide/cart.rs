@@ -13,7 +13,6 @@ use crate::seat::outcome::Reply;
 use crate::seat::request::{AddBest, Pick};
 use crate::seat::state::Show;
 use crate::shared::Millis;
-use crate::shared::copied;
 use crate::shared::decision::{decided, unchanged};
 use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal, refuse};
@@ -92,12 +91,12 @@ impl<'a> Cart<'a> {
         }
         let Some(id) = show.claims.find(token.token) else { return Ok(None) };
         let claim = show.claims.get(id);
-        match claim.stage {
+        match show.claims.stage(id) {
             Stage::Held { until } if until > now => {
                 check_user(show, id, Some(user))?;
                 Ok(Some(Self { id, claim, until }))
             }
-            Stage::Held { .. } | Stage::Sold { .. } => Ok(None),
+            Stage::Held { .. } | Stage::Sold(_) => Ok(None),
         }
     }
 
@@ -119,7 +118,7 @@ impl<'a> Cart<'a> {
         let mut record = show.hold_record(self.claim, self.until);
         record.seats.extend_from_slice(&seats);
         record.seats.sort_unstable();
-        let added = Event::Added { token: copied(&self.claim.token), seats, fingerprint: Any(fingerprint) };
+        let added = Event::Added { token: self.claim.token.clone(), seats, fingerprint: Any(fingerprint) };
         decided(added, Reply::Hold(record))
     }
 }

@@ -174,8 +174,8 @@ fn decided_hold(
 ) -> Decided {
     let held = held(Bytes::from_slice(token), Bytes::from_slice(user), seats);
     let record = HoldRecord {
-        token: copied(&held.token),
-        user: copied(&held.user),
+        token: held.token.clone(),
+        user: held.user.clone(),
         seats: copied(&held.seats),
         until: held.until,
     };

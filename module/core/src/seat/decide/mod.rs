@@ -27,7 +27,7 @@ use self::rules::{
     Decided, all_are, all_are_of_order, bad_seat, check_block_limits, check_user, deadline, exchanged,
     live_hold, named, no_hold, sale_of,
 };
-use super::claims::{Seats, Stage};
+use super::claims::{Sale, Seats, Stage};
 use super::event::{Event, Events};
 use super::outcome::{Decision, Reply};
 use super::request::{MAX_REFUNDED, Request};
@@ -124,14 +124,14 @@ fn decide_confirm(
     let Some(id) = show.claims.find(token) else { return no_hold(token) };
     let claim = show.claims.get(id);
     check_user(show, id, user)?;
-    match claim.stage {
+    match show.claims.stage(id) {
         Stage::Held { until } if until <= now => no_hold(token),
         Stage::Held { .. } => {
             check_exchange(show, id, given)?;
-            let event = Event::Confirmed { token: copied(&claim.token), order: order.map(Bytes::from_slice) };
+            let event = Event::Confirmed { token: claim.token.clone(), order: order.map(Bytes::from_slice) };
             decided(event, Reply::Integer(claim.seats.len() as i64))
         }
-        Stage::Sold { order: filed, bought } => {
+        Stage::Sold(Sale { order: filed, bought }) => {
             let filed = filed.map(|order| &show.claims.order(order).reference[..]);
             if filed == order {
                 return unchanged(Reply::Integer(bought.into()));
@@ -188,7 +188,7 @@ fn decide_release(
             seats
         }
     };
-    let released = Event::Released { token: copied(&claim.token), seats: copied(&seats) };
+    let released = Event::Released { token: claim.token.clone(), seats: copied(&seats) };
     given_up(show, now, seats, released, into)
 }
 

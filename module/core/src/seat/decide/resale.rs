@@ -3,7 +3,7 @@
 use super::rules::{
     Decided, all_are_of_order, available_seats, bad_seat, check_block_limits, named, sale_of,
 };
-use crate::seat::claims::{MAX_COUNT, Stage};
+use crate::seat::claims::MAX_COUNT;
 use crate::seat::event::Event;
 use crate::seat::outcome::Reply;
 use crate::seat::request::{Move, Transfer};
@@ -58,12 +58,8 @@ pub(super) fn decide_transfer(show: &Show, transfer: &Transfer<'_>) -> Decided {
         all_are_of_order(show, &seats, order)?;
     }
     let sales = || seats.iter().filter_map(|&seat| sale_of(show, seat));
-    let mut orders: Vec<Option<&[u8]>> = sales()
-        .map(|sale| match sale.stage {
-            Stage::Sold { order: Some(order), .. } => Some(&show.claims.order(order).reference[..]),
-            Stage::Sold { order: None, .. } | Stage::Held { .. } => None,
-        })
-        .collect();
+    let mut orders: Vec<Option<&[u8]>> =
+        sales().map(|claim| Some(&show.claims.order(claim.sale?.order?).reference[..])).collect();
     orders.sort_unstable();
     orders.dedup();
     let order = match (transfer.to_order, &orders[..]) {

@@ -31,14 +31,14 @@ pub(in crate::seat) fn retried(
     }
     let Some(id) = show.claims.find(token.token) else { return Ok(None) };
     let claim = show.claims.get(id);
-    match claim.stage {
+    match show.claims.stage(id) {
         Stage::Held { until } if until > now && token.chosen && claim.fingerprint == fingerprint => {
             Ok(Some(show.hold_record(claim, until)))
         }
         Stage::Held { .. } => {
             refuse(Code::Exists, format!("token {} is in use by another hold", quoted(token.token)))
         }
-        Stage::Sold { .. } => {
+        Stage::Sold(_) => {
             refuse(Code::Exists, format!("token {} is in use: its seats are sold", quoted(token.token)))
         }
     }
@@ -83,12 +83,12 @@ pub(in crate::seat) fn check_user_limits(
         }
         return Ok(());
     };
-    let holds = &show.claims.user(info).holds;
-    let live = holds
-        .first()
-        .map_or_else(String::new, |&id| format!("; live hold: {}", quoted(&show.claims.get(id).token[..])));
+    let live =
+        show.claims.holds_of(info).next().map_or_else(String::new, |id| {
+            format!("; live hold: {}", quoted(&show.claims.get(id).token[..]))
+        });
     let given_up = replaced.map_or(0, |id| show.claims.get(id).seats.len() as u32);
-    let kept_holds = holds.len() as u32 - u32::from(replaced.is_some());
+    let kept_holds = show.claims.hold_count(info) - u32::from(replaced.is_some());
     if limits.holds_per_user > 0 && kept_holds >= limits.holds_per_user {
         return refuse(
             Code::Limit,
@@ -253,10 +253,10 @@ pub(in crate::seat) fn live_hold(
 ) -> Result<u32, Refusal> {
     let Some(id) = show.claims.find(token) else { return no_hold(token) };
     check_user(show, id, user)?;
-    match show.claims.get(id).stage {
+    match show.claims.stage(id) {
         Stage::Held { until } if until <= now => no_hold(token),
         Stage::Held { .. } => Ok(id),
-        Stage::Sold { .. } => refuse(Code::BadState, format!("token {} is sold, not held", quoted(token))),
+        Stage::Sold(_) => refuse(Code::BadState, format!("token {} is sold, not held", quoted(token))),
     }
 }
 
@@ -277,14 +277,14 @@ pub(in crate::seat) fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
 /// The sale of a seat; `None` for a seat that is not sold.
 pub(super) fn sale_of(show: &Show, seat: Seat) -> Option<&Claim> {
     let Owner::Claim(id) = show.owner(seat) else { return None };
-    Some(show.claims.get(id)).filter(|claim| matches!(claim.stage, Stage::Sold { .. }))
+    Some(show.claims.get(id)).filter(|claim| claim.sale.is_some())
 }
 
 /// Refuses seats that are not sold under this order.
 pub(super) fn all_are_of_order(show: &Show, seats: &[Seat], order: &[u8]) -> Result<(), Refusal> {
-    let is_of_order = |&seat: &Seat| match sale_of(show, seat).map(|sale| sale.stage) {
-        Some(Stage::Sold { order: Some(filed), .. }) => show.claims.order(filed).reference[..] == *order,
-        Some(Stage::Sold { order: None, .. } | Stage::Held { .. }) | None => false,
+    let is_of_order = |&seat: &Seat| {
+        let filed = sale_of(show, seat).and_then(|claim| claim.sale?.order);
+        filed.is_some_and(|filed| show.claims.order(filed).reference[..] == *order)
     };
     match seats.iter().find(|seat| !is_of_order(seat)) {
         None => Ok(()),

@@ -109,16 +109,15 @@ fn check_possible(show: &Show, user: &[u8], wish: &NumberedWish) -> Result<(), R
         return refuse(Code::Limit, text);
     }
     let bought = show.claims.user_called(user).map_or(0, |id| {
-        let held = show.claims.user(id).holds.iter().map(|&hold| show.claims.get(hold).seats.len() as u32);
+        let held = show.claims.holds_of(id).map(|hold| show.claims.get(hold).seats.len() as u32);
         show.claims.user(id).seats.saturating_sub(held.sum())
     });
     if most > 0 && bought + count > most {
         let text = format!("user {} may have {most} seats and has bought {bought}", quoted(user));
         return refuse(Code::Limit, text);
     }
-    let holds = show.claims.user_called(user).map_or(&[][..], |id| &show.claims.user(id).holds[..]);
-    let held: Vec<Seat> =
-        holds.iter().flat_map(|&hold| show.claims.get(hold).seats.iter().copied()).collect();
+    let holds = show.claims.user_called(user).into_iter().flat_map(|id| show.claims.holds_of(id));
+    let held: Vec<Seat> = holds.flat_map(|hold| show.claims.get(hold).seats.iter().copied()).collect();
     check_block_limit(show, wish.from, user, count, &held)
 }
 

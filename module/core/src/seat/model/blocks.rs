@@ -8,7 +8,7 @@ use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 use crate::{ensure, fields, invariant};
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
@@ -222,7 +222,7 @@ impl Blocks {
         // An entry of a B-tree whose nodes are two thirds full.
         const NODE: usize = 18;
         let seats_and_name = |block: &Block| {
-            block.seats.capacity() * size_of::<Seat>() + block.name.as_ref().map_or(0, spilled)
+            block.seats.capacity() * size_of::<Seat>() + block.name.as_ref().map_or(0, Bytes::allocated)
         };
         self.table.allocated()
             + self.table.iter().map(|(_, block)| seats_and_name(block)).sum::<usize>()

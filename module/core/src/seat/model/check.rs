@@ -1,6 +1,6 @@
 //! Checks a whole show: claims, owners, buckets, bits and indexes against each other.
 
-use super::claims::{Claims, MAX_ADDED, Stage};
+use super::claims::{Claims, MAX_ADDED, Sale};
 use super::index::Runs;
 use super::kind::Kind;
 use super::state::{Bucket, Owner, Show};
@@ -151,30 +151,20 @@ impl Claims {
                 rising && !claim.seats.is_empty(),
                 "the seats of claim {id} do not rise, or there is none"
             );
-            let place = Some(&id);
             let user = users.entry(claim.user).or_default();
             user.seats += claim.seats.len();
             user.claims += 1;
-            match claim.stage {
-                Stage::Held { until } => {
+            match claim.sale {
+                None => {
                     user.holds += 1;
-                    ensure!(
-                        self.deadlines.get(id) == Some(until),
-                        "hold {id} has another deadline than {until}"
-                    );
-                    let holds = self.users.get(claim.user).map(|user| &user.holds);
-                    let listed = holds.and_then(|holds| holds.get(claim.slot as usize));
-                    ensure!(listed == place, "hold {id} is not among its user's");
+                    ensure!(self.deadlines.get(id).is_some(), "hold {id} has no deadline");
                 }
-                Stage::Sold { order, bought } => {
+                Some(Sale { order, bought }) => {
                     ensure!(!self.added.contains_key(&id), "sale {id} remembers requests that add seats");
                     ensure!(self.deadlines.get(id).is_none(), "sale {id} has a deadline");
                     ensure!(bought as usize >= claim.seats.len(), "sale {id} has more seats than {bought}");
                     if let Some(order) = order {
                         orders.entry(order).or_default().claims += 1;
-                        let claims = self.orders.get(order).map(|order| &order.claims);
-                        let listed = claims.and_then(|claims| claims.get(claim.slot as usize));
-                        ensure!(listed == place, "sale {id} is not among its order's");
                     }
                 }
             }
@@ -184,7 +174,7 @@ impl Claims {
             ensure!(known && (1..=MAX_ADDED).contains(&added.len()), "claim {id} remembers {added:?}");
         }
         for id in &self.exchanges {
-            let is_hold = self.table.get(*id).is_some_and(|claim| matches!(claim.stage, Stage::Held { .. }));
+            let is_hold = self.table.get(*id).is_some_and(|claim| claim.sale.is_none());
             ensure!(is_hold, "claim {id}, which is in exchange, is no hold");
         }
         let holds: usize = users.values().map(|user| user.holds).sum();
@@ -192,8 +182,13 @@ impl Claims {
         ensure!(self.users.len() == users.len(), "{} of {} users have claims", users.len(), self.users.len());
         for (id, user) in self.users.iter() {
             let (seats, claims) = (user.seats as usize, user.claims as usize);
-            let (counted, sums) = (Sums { seats, claims, holds: user.holds.len() }, users.get(&id));
+            let (counted, sums) = (Sums { seats, claims, holds: user.holds.len() as usize }, users.get(&id));
             ensure!(Some(&counted) == sums, "user {id} counts {counted:?} and has {sums:?}");
+            user.holds.check(&self.table)?;
+            let is_own = |hold: u32| {
+                self.table.get(hold).is_some_and(|claim| claim.user == id && claim.sale.is_none())
+            };
+            ensure!(self.holds_of(id).all(is_own), "a hold of user {id} is sold, or another user's");
         }
         ensure!(
             self.orders.len() == orders.len(),
@@ -202,12 +197,14 @@ impl Claims {
             self.orders.len()
         );
         for (id, order) in self.orders.iter() {
-            let claims = orders.get(&id).map_or(0, |order| order.claims);
-            ensure!(
-                order.claims.len() == claims,
-                "order {id} lists {} claims of {claims}",
-                order.claims.len()
-            );
+            let (claims, listed) = (orders.get(&id).map_or(0, |order| order.claims), order.claims.len());
+            ensure!(listed as usize == claims, "order {id} lists {listed} claims of {claims}");
+            order.claims.check(&self.table)?;
+            let is_own = |claim: u32| {
+                let sale = self.table.get(claim).and_then(|claim| claim.sale);
+                sale.is_some_and(|sale| sale.order == Some(id))
+            };
+            ensure!(self.claims_of(id).all(is_own), "a claim of order {id} is another order's");
         }
         Ok(())
     }
@@ -326,6 +323,7 @@ mod tests {
     use super::*;
     use crate::seat::{Event, Request, decide};
     use crate::shared::Bytes;
+    use crate::shared::list::List;
     use crate::shared::token::TokenChoice;
 
     /// A show with a hold of two seats, a sale of one under an order, and a blocked seat.
@@ -435,15 +433,16 @@ mod tests {
         all_are_found(&[
             |show| _ = show.claims.table[0].seats.pop(),
             |show| show.claims.table[0].seats.reverse(),
-            |show| show.claims.table[0].slot = 1,
+            |show| show.claims.table[0].links = [1; 2],
             |show| show.claims.table[0].user = 1,
-            |show| show.claims.table[0].stage = Stage::Held { until: 7 },
-            |show| show.claims.table[1].stage = Stage::Sold { order: None, bought: 1 },
-            |show| show.claims.table[1].stage = Stage::Sold { order: Some(0), bought: 0 },
+            |show| show.claims.table[0].sale = Some(Sale { order: None, bought: 9 }),
+            |show| show.claims.table[1].sale = Some(Sale { order: None, bought: 1 }),
+            |show| show.claims.table[1].sale = Some(Sale { order: Some(0), bought: 0 }),
             |show| show.claims.users[0].seats += 1,
             |show| show.claims.users[0].claims += 1,
-            |show| show.claims.users[1].holds.push(0),
-            |show| show.claims.orders[0].claims.push(1),
+            |show| show.claims.users[1].holds = show.claims.users[0].holds,
+            |show| show.claims.users[0].holds = List::default(),
+            |show| show.claims.orders[0].claims = List::default(),
             |show| show.claims.deadlines.remove(0),
             |show| show.claims.deadlines.set(1, 5),
             |show| _ = show.claims.added.insert(0, [].into()),

@@ -9,6 +9,7 @@ use super::venue::Seat;
 use crate::invariant;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Expected;
+use crate::shared::list::{List, NONE, links_in_table};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis, spilled};
@@ -35,13 +36,15 @@ pub struct Claim {
     pub created: Millis,
     /// Hash of the request, by which a retry is recognised; 0 if the caller chose no token.
     pub fingerprint: u64,
-    /// Held or sold.
-    pub stage: Stage,
+    /// Of a claim that is sold.
+    pub sale: Option<Sale>,
     /// Seats, in ascending order; never empty.
     pub seats: Seats,
-    /// Position in the user's list of holds, or in the order's list of claims.
-    pub(in crate::seat) slot: u32,
+    /// In the user's list of holds, or in the order's list of claims.
+    pub(in crate::seat) links: [u32; 2],
 }
+
+links_in_table!(Claim);
 
 /// The stage of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +55,16 @@ pub enum Stage {
         until: Millis,
     },
     /// Bought.
-    Sold {
-        /// Number of the order, if there is one.
-        order: Option<u32>,
-        /// How many seats were bought, including those refunded since.
-        bought: u32,
-    },
+    Sold(Sale),
+}
+
+/// What a claim has after it was sold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sale {
+    /// Number of the order, if there is one.
+    pub order: Option<u32>,
+    /// How many seats were bought, including those refunded since.
+    pub bought: u32,
 }
 
 /// A user with at least one claim.
@@ -69,8 +76,8 @@ pub struct User {
     pub seats: u32,
     /// Claims, held and sold.
     pub(in crate::seat) claims: u32,
-    /// Live holds, in no order.
-    pub holds: SmallVec<[u32; 2]>,
+    /// Live holds.
+    pub(in crate::seat) holds: List,
 }
 
 /// An order with at least one claim.
@@ -78,8 +85,8 @@ pub struct User {
 pub struct Order {
     /// As the caller gives it.
     pub reference: Bytes,
-    /// Claims, in no order.
-    pub(in crate::seat) claims: SmallVec<[u32; 2]>,
+    /// Claims.
+    pub(in crate::seat) claims: List,
 }
 
 /// All claims of a show.
@@ -108,6 +115,31 @@ impl Claims {
     /// The claim of that number, which must exist.
     pub fn get(&self, id: u32) -> &Claim {
         &self.table[id]
+    }
+
+    /// Whether a claim is held, and until when, or sold. O(1).
+    pub fn stage(&self, id: u32) -> Stage {
+        match self.table[id].sale {
+            Some(sale) => Stage::Sold(sale),
+            None => {
+                Stage::Held { until: self.deadlines.get(id).expected("a hold has a deadline").unwrap_or(0) }
+            }
+        }
+    }
+
+    /// The live holds of a user.
+    pub fn holds_of(&self, user: u32) -> impl Iterator<Item = u32> + Clone + '_ {
+        self.users[user].holds.iter(&self.table)
+    }
+
+    /// How many live holds a user has.
+    pub fn hold_count(&self, user: u32) -> u32 {
+        self.users[user].holds.len()
+    }
+
+    /// The claims of an order.
+    pub fn claims_of(&self, order: u32) -> impl Iterator<Item = u32> + Clone + '_ {
+        self.orders[order].claims.iter(&self.table)
     }
 
     /// The user of that name, if the user has a claim.
@@ -157,17 +189,16 @@ impl Claims {
             user,
             created,
             fingerprint,
-            stage: Stage::Held { until },
+            sale: None,
             seats,
-            slot: 0,
+            links: [NONE; 2],
         });
         self.by_token.insert(&self.table[id].token, id);
         self.deadlines.set(id, until);
         let info = &mut self.users[user];
         info.seats += count;
         info.claims += 1;
-        self.table[id].slot = info.holds.len() as u32;
-        info.holds.push(id);
+        info.holds.join(&mut self.table, id);
         id
     }
 
@@ -204,20 +235,17 @@ impl Claims {
 
     /// Changes the deadline of a hold.
     pub fn extend(&mut self, id: u32, until: Millis) {
-        self.table[id].stage = Stage::Held { until };
         self.deadlines.set(id, until);
     }
 
     /// A hold becomes a sale. It has, or had, `bought` seats.
     pub fn sell(&mut self, id: u32, order: Option<&[u8]>, bought: u32) {
-        invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "a claim that is sold was held");
+        invariant!(self.table[id].sale.is_none(), "a claim that is sold was held");
         self.forget_hold(id);
         let order = order.map(|reference| self.order_or_new(reference));
-        let claim = &mut self.table[id];
-        claim.stage = Stage::Sold { order, bought };
+        self.table[id].sale = Some(Sale { order, bought });
         if let Some(order) = order {
-            claim.slot = self.orders[order].claims.len() as u32;
-            self.orders[order].claims.push(id);
+            self.orders[order].claims.join(&mut self.table, id);
         }
     }
 
@@ -267,13 +295,13 @@ impl Claims {
         self.table.allocated()
             + self.users.allocated()
             + self.orders.allocated()
-            + self.table.iter().map(|(_, claim)| spilled(&claim.token) + spilled(&claim.seats)).sum::<usize>()
-            + self.users.iter().map(|(_, user)| spilled(&user.name) + spilled(&user.holds)).sum::<usize>()
             + self
-                .orders
+                .table
                 .iter()
-                .map(|(_, order)| spilled(&order.reference) + spilled(&order.claims))
+                .map(|(_, claim)| claim.token.allocated() + spilled(&claim.seats))
                 .sum::<usize>()
+            + self.users.iter().map(|(_, user)| user.name.allocated()).sum::<usize>()
+            + self.orders.iter().map(|(_, order)| order.reference.allocated()).sum::<usize>()
             + self.by_token.allocated()
             + self.by_user.allocated()
             + self.by_order.allocated()
@@ -290,7 +318,7 @@ impl Claims {
             name: Bytes::from_slice(name),
             seats: 0,
             claims: 0,
-            holds: SmallVec::new(),
+            holds: List::default(),
         });
         self.by_user.insert(name, id);
         id
@@ -301,7 +329,7 @@ impl Claims {
             return order;
         }
         let id =
-            self.orders.insert(Order { reference: Bytes::from_slice(reference), claims: SmallVec::new() });
+            self.orders.insert(Order { reference: Bytes::from_slice(reference), claims: List::default() });
         self.by_order.insert(reference, id);
         id
     }
@@ -311,17 +339,16 @@ impl Claims {
         self.deadlines.remove(id);
         self.added.remove(&id);
         self.exchanges.remove(&id);
-        let claim = &self.table[id];
-        let (user, slot) = (claim.user, claim.slot);
-        unlist(&mut self.table, &mut self.users[user].holds, id, slot);
+        let user = self.table[id].user;
+        self.users[user].holds.leave(&mut self.table, id);
     }
 
     /// Removes a claim without seats from all indexes.
     fn forget(&mut self, id: u32) {
-        match self.table[id].stage {
-            Stage::Held { .. } => self.forget_hold(id),
-            Stage::Sold { order: Some(order), .. } => self.unlist_sale(id, order),
-            Stage::Sold { order: None, .. } => {}
+        match self.table[id].sale {
+            None => self.forget_hold(id),
+            Some(Sale { order: Some(order), .. }) => self.leave_order(id, order),
+            Some(Sale { order: None, .. }) => {}
         }
         let Some(claim) = self.table.remove(id).expected("a claim that is removed was in the table") else {
             return;
@@ -337,23 +364,11 @@ impl Claims {
     }
 
     /// Removes a sale from its order, and the order with its last claim.
-    fn unlist_sale(&mut self, id: u32, order: u32) {
-        let slot = self.table[id].slot;
-        unlist(&mut self.table, &mut self.orders[order].claims, id, slot);
+    fn leave_order(&mut self, id: u32, order: u32) {
+        self.orders[order].claims.leave(&mut self.table, id);
         if self.orders[order].claims.is_empty() {
             self.by_order.remove(&self.orders[order].reference, order);
             self.orders.remove(order);
         }
-    }
-}
-
-/// Removes a claim from a list at its position; the last claim of the list moves there.
-fn unlist(table: &mut Table<Claim>, list: &mut SmallVec<[u32; 2]>, id: u32, slot: u32) {
-    if !invariant!(list.get(slot as usize) == Some(&id), "a claim is in its list, at its place") {
-        return;
-    }
-    list.swap_remove(slot as usize);
-    if let Some(&moved) = list.get(slot as usize) {
-        table[moved].slot = slot;
     }
 }

@@ -1,7 +1,7 @@
 //! Waits that ended before their time: their users were served, or left. A repeated request does not begin them again.
 
 use crate::shared::invariant::Checked;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 use crate::{ensure, invariant};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,7 +86,7 @@ impl EndedWaits {
     pub fn allocated(&self) -> usize {
         // An entry of each tree; nodes are two thirds full.
         const ENTRY: usize = 2 * (size_of::<Bytes>() + size_of::<Millis>()) * 3 / 2;
-        self.until.keys().map(|token| ENTRY + 2 * spilled(token)).sum()
+        self.until.keys().map(|token| ENTRY + 2 * token.allocated()).sum()
     }
 }
 

@@ -5,7 +5,7 @@ mod flags;
 
 use super::bits::{self, Bits};
 use super::blocks::Blocks;
-use super::claims::{Claims, Stage};
+use super::claims::Claims;
 use super::ended::EndedWaits;
 use super::index::{RunIndex, Runs};
 use super::kind::Kind;
@@ -231,10 +231,8 @@ impl Show {
             Owner::Free => SeatState::Free,
             Owner::Queued => SeatState::Queued,
             Owner::Blocked => SeatState::Blocked,
-            Owner::Claim(id) => match self.claims.get(id).stage {
-                Stage::Held { .. } => SeatState::Held,
-                Stage::Sold { .. } => SeatState::Sold,
-            },
+            Owner::Claim(id) if self.claims.get(id).sale.is_some() => SeatState::Sold,
+            Owner::Claim(_) => SeatState::Held,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::shared::invariant::Checked;
 use crate::shared::invariant::Expected;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
-use crate::shared::{Bytes, Millis, spilled};
+use crate::shared::{Bytes, Millis};
 use crate::{ensure, invariant};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -503,7 +503,7 @@ impl Waiters {
     pub fn allocated(&self) -> usize {
         // A node of a B-tree of 11 entries is two thirds full.
         const ENTRY: usize = 36;
-        let texts = |waiter: &Waiter| spilled(&waiter.token) + 2 * spilled(&waiter.user);
+        let texts = |waiter: &Waiter| waiter.token.allocated() + 2 * waiter.user.allocated();
         self.table.allocated()
             + self.table.iter().map(|(_, waiter)| texts(waiter)).sum::<usize>()
             + self.table.len() * ENTRY
