@@ -31,7 +31,14 @@ pub async fn run(url: &str, key: &str) -> Result<(), Box<dyn Error>> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
     let token = format!("order-{now}");
     let choice = SeatChoice { tier: Some("gold"), ..SeatChoice::default() };
-    let request = HoldRequest { user: &token, count: 1, ttl_ms: 60_000, choice, token: Some(&token) };
+    let request = HoldRequest {
+        user: &token,
+        count: 1,
+        ttl_ms: 60_000,
+        choice,
+        token: Some(&token),
+        ..HoldRequest::default()
+    };
     let Some(hold) = show.hold(&request).await? else {
         println!("sold out");
         return Ok(());

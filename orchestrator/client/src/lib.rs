@@ -18,7 +18,8 @@
 //! let session = Servers { user, ..Servers::new(endpoint, "show:1") }.session().await?;
 //! let show = SeatStore::new(session.connection.clone(), "show:1");
 //! let choice = SeatChoice { tier: Some("gold"), ..SeatChoice::default() };
-//! let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, choice, token: Some("order-7") };
+//! let (user, token) = ("ann", Some("order-7"));
+//! let request = HoldRequest { user, count: 2, ttl_ms: 60_000, choice, token, ..HoldRequest::default() };
 //! match show.hold(&request).await? {
 //!     Some(hold) => println!("sold {}: {:?}", show.confirm(&hold.token, Some("order-7")).await?, hold.seats),
 //!     None => println!("sold out"),

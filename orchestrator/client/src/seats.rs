@@ -1,72 +1,15 @@
 //! The commands of a show, typed.
 
+mod requests;
+
 use std::ops::Deref;
 
+pub use self::requests::{FindRequest, HoldRequest, ListFilter, PickRequest, Sale, SeatChoice, WaitRequest};
+use self::requests::{hold_command, with_exchange, with_options};
 use super::keyed::Keyed;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::record::Record;
-
-/// A buyer's request for seats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HoldRequest<'a> {
-    /// The buyer; limits per user apply to this name.
-    pub user: &'a str,
-    /// Seats, 1 to 500.
-    pub count: u32,
-    /// Time to live of the hold, in milliseconds.
-    pub ttl_ms: u64,
-    /// How the seats are chosen.
-    pub choice: SeatChoice<'a>,
-    /// Name of the hold. If the answer was lost, the same request under the same name returns the same hold. Without a
-    /// name the server generates one.
-    pub token: Option<&'a str>,
-}
-
-/// How best seating chooses seats; the default is the server's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SeatChoice<'a> {
-    /// Only seats of this tier; `None` for any tier.
-    pub tier: Option<&'a str>,
-    /// Only seats in these areas; all areas if empty.
-    pub areas: &'a [String],
-    /// `PREFER`, `REQUIRE`, `AREA` or, except for a wait, `IGNORE`; `None` for `PREFER`.
-    pub adjacent: Option<&'a str>,
-    /// `AVOID`, `ALLOW` or `FORBID`; `None` for `AVOID`.
-    pub orphans: Option<&'a str>,
-    /// Flags whose seats may be taken too.
-    pub flags: &'a [String],
-    /// Seats of the party that must have a flag: their number, and the flag. The other seats have no flag that `flags`
-    /// does not name.
-    pub needs: &'a [(u32, String)],
-    /// Flags whose seats come first, at most four.
-    pub wishes: &'a [String],
-    /// Only seats of the block of this name; `None` for free seats.
-    pub from: Option<&'a str>,
-}
-
-impl SeatChoice<'_> {
-    fn write(&self, command: &mut redis::Cmd) {
-        let options = [
-            ("TIER", self.tier),
-            ("ADJACENT", self.adjacent),
-            ("ORPHANS", self.orphans),
-            ("FROM", self.from),
-        ];
-        with_options(command, &options);
-        for (option, names) in [("AREAS", self.areas), ("FLAGS", self.flags)] {
-            if !names.is_empty() {
-                command.arg(option).arg(names.len()).arg(names);
-            }
-        }
-        for (count, flag) in self.needs {
-            command.arg("NEED").arg(count).arg(flag);
-        }
-        for flag in self.wishes {
-            command.arg("WISH").arg(flag);
-        }
-    }
-}
 
 /// Seats that are held for a user until a deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +18,8 @@ pub struct Hold {
     pub token: String,
     /// Ids of the held seats.
     pub seats: Vec<String>,
+    /// Its deadline, in milliseconds since the Unix epoch.
+    pub until: i64,
     /// Ids of the free seats that the hold leaves alone.
     pub orphans: Vec<String>,
 }
@@ -161,77 +106,6 @@ pub enum Listed {
     Waiting,
 }
 
-/// Conditions of [`SeatStore::list`]; `None` for no condition.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ListFilter<'a> {
-    /// Only seats in this state: `free`, `held`, `sold`, `blocked` or `queued`.
-    pub state: Option<&'a str>,
-    /// Only seats of this tier, or holds and sales with one.
-    pub tier: Option<&'a str>,
-    /// Only seats of this area, or holds and sales with one.
-    pub area: Option<&'a str>,
-    /// Only seats, holds and sales of this user.
-    pub user: Option<&'a str>,
-    /// Only seats of this block, also those held or sold from it, or holds and sales with one.
-    pub block: Option<&'a str>,
-}
-
-/// A request for offers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FindRequest<'a> {
-    /// Seats, 1 to 500.
-    pub count: u32,
-    /// How the seats are chosen.
-    pub choice: SeatChoice<'a>,
-    /// The most offers, 1 to 20.
-    pub best: u32,
-}
-
-/// A request to wait for seats.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WaitRequest<'a> {
-    /// The hold that is wanted; its time to live is that of the wait.
-    pub hold: HoldRequest<'a>,
-    /// Time to live of the offered hold, in milliseconds.
-    pub offer_ms: u64,
-    /// The highest priority is served first.
-    pub priority: i32,
-}
-
-/// A request for seats that the buyer has chosen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PickRequest<'a> {
-    /// The buyer; limits per user apply to this name.
-    pub user: &'a str,
-    /// Time to live of the hold, in milliseconds.
-    pub ttl_ms: u64,
-    /// Ids of the seats, 1 to 500.
-    pub seats: &'a [String],
-    /// Whether the pick may leave a single free seat, `ALLOW` or `FORBID`; `None` for the rule of the show.
-    pub orphans: Option<&'a str>,
-    /// The block of which the seats are; `None` for free seats.
-    pub from: Option<&'a str>,
-    /// Name of the hold, as in [`HoldRequest`].
-    pub token: Option<&'a str>,
-    /// Whether the seats join the live hold of the token, if there is one.
-    pub add: bool,
-    /// Sold seats of the buyer that will be given back when the hold is sold; limits do not count them.
-    pub exchange: &'a [String],
-}
-
-/// The sale of a hold.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sale<'a> {
-    /// Token of the hold.
-    pub token: &'a str,
-    /// Only if the hold is of this user; `None` for any user.
-    pub user: Option<&'a str>,
-    /// Order under which the seats are sold.
-    pub order: Option<&'a str>,
-    /// Seats that the buyer gives back in the same step: their order, and their ids.
-    pub exchange: Option<(&'a str, &'a [String])>,
-}
-
 /// The client of one show. Clones share the connection.
 ///
 /// ```no_run
@@ -245,7 +119,8 @@ pub struct Sale<'a> {
 /// let show = SeatStore::new(connection, "show:1");
 /// show.create(r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}]}"#).await?;
 /// let choice = SeatChoice { adjacent: Some("REQUIRE"), ..SeatChoice::default() };
-/// let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, choice, token: Some("order-7") };
+/// let (user, token) = ("ann", Some("order-7"));
+/// let request = HoldRequest { user, count: 2, ttl_ms: 60_000, choice, token, ..HoldRequest::default() };
 /// if let Some(hold) = show.hold(&request).await? {
 ///     println!("{} as {}", hold.seats.join(", "), hold.token);
 /// }
@@ -276,7 +151,7 @@ impl SeatStore {
     }
 
     /// The client of the same seats in several shows: this one, and those of `also`. [`SeatStore::hold`], `add`, `find`,
-    /// `pick`, `confirm`, `sell`, `release`, `release_into`, `refund` and `refund_order` are for all of them, in one step;
+    /// `pick`, `extend`, `confirm`, `sell`, `release`, `release_into`, `refund` and `refund_order` are for all of them, in one step;
     /// the other methods are for this show alone. `hold`, `add` and `find` prefer seats that are taken in the shows of
     /// `beside`. At most 100 shows each, in one hash slot.
     #[must_use]
@@ -346,12 +221,8 @@ impl SeatStore {
     /// [`Error::Refused`] with `LIMIT` if the user waits more often than the show allows, and with `ENDED` if the wait of
     /// this token is over.
     pub async fn wait(&self, request: &WaitRequest<'_>) -> Result<Record, Error> {
-        let hold = &request.hold;
-        let mut command = self.begin("SEAT.WAIT");
-        command.arg(hold.user).arg(hold.count).arg("TTL").arg(hold.ttl_ms).arg("OFFER").arg(request.offer_ms);
-        hold.choice.write(&mut command);
-        with_options(&mut command, &[("TOKEN", hold.token)]);
-        command.arg("PRIORITY").arg(request.priority);
+        let mut command = hold_command(self.begin("SEAT.WAIT"), &request.hold);
+        command.arg("OFFER").arg(request.offer_ms).arg("PRIORITY").arg(request.priority);
         Record::read(self.ask(&command).await?)
     }
 
@@ -359,6 +230,18 @@ impl SeatStore {
     /// it has no seats.
     pub async fn waiting(&self, token: &str) -> Result<Option<Record>, Error> {
         Record::read_nullable(self.ask(self.begin("SEAT.WAITING").arg(token)).await?)
+    }
+
+    /// Moves the deadline of a hold to this time from now, in milliseconds. Returns the deadline.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired, and with `LIMIT` beyond the longest
+    /// life of a hold.
+    pub async fn extend(&self, token: &str, ttl_ms: u64) -> Result<i64, Error> {
+        let mut command = self.begin("SEAT.EXTEND");
+        command.arg(token).arg("TTL").arg(ttl_ms);
+        self.write_also(&mut command);
+        self.ask(&command).await
     }
 
     /// Leaves the waiting list.
@@ -383,9 +266,7 @@ impl SeatStore {
             command.arg("ADD");
         }
         command.arg("SEATS").arg(request.seats.len()).arg(request.seats);
-        if !request.exchange.is_empty() {
-            command.arg("EXCHANGE").arg(request.exchange.len()).arg(request.exchange);
-        }
+        with_exchange(&mut command, request.exchange);
         self.write_also(&mut command);
         hold(&Record::read(self.ask(&command).await?)?)
     }
@@ -639,22 +520,11 @@ impl SeatStore {
     }
 }
 
-/// Adds the options that have a value.
-fn hold_command(mut command: redis::Cmd, request: &HoldRequest<'_>) -> redis::Cmd {
-    command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
-    request.choice.write(&mut command);
-    with_options(&mut command, &[("TOKEN", request.token)]);
-    command
-}
-
-fn with_options(command: &mut redis::Cmd, options: &[(&str, Option<&str>)]) {
-    for (option, value) in options {
-        if let Some(value) = value {
-            command.arg(option).arg(value);
-        }
-    }
-}
-
 fn hold(record: &Record) -> Result<Hold, Error> {
-    Ok(Hold { token: record.get("token")?, seats: record.get("seats")?, orphans: record.get("orphans")? })
+    Ok(Hold {
+        token: record.get("token")?,
+        seats: record.get("seats")?,
+        until: record.get("until")?,
+        orphans: record.get("orphans")?,
+    })
 }

@@ -148,7 +148,8 @@ async fn find(
         let ttl_ms = test.ttl.as_millis() as u64;
         let tier = test.tier.as_deref();
         let choice = SeatChoice { tier, ..SeatChoice::default() };
-        let reply = show.hold(&HoldRequest { user: &user, count, ttl_ms, choice, token: None }).await;
+        let reply =
+            show.hold(&HoldRequest { user: &user, count, ttl_ms, choice, ..HoldRequest::default() }).await;
         test.tally().took(Operation::Hold, sent);
         if let Some(hold) = reply? {
             test.tally().granted(count, &hold);

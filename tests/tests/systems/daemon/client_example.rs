@@ -31,7 +31,7 @@ async fn opened(server: &RedisServer) -> SeatStore {
 }
 
 fn request<'a>(user: &'a str, count: u32, token: &'a str) -> HoldRequest<'a> {
-    HoldRequest { user, count, ttl_ms: 600_000, choice: SeatChoice::default(), token: Some(token) }
+    HoldRequest { user, count, ttl_ms: 600_000, token: Some(token), ..HoldRequest::default() }
 }
 
 /// The ids of these seats of the row.
@@ -80,11 +80,33 @@ async fn seats_join_a_cart_and_a_pick_may_leave_no_single_seat() {
     assert_eq!(code(show.pick(&lonely).await).as_deref(), Some("LIMIT"), "seat 1 would stay alone");
     for _ in 0..2 {
         let cart = show.pick(&PickRequest { add: true, ..pick }).await.unwrap();
-        assert_eq!(cart, Hold { token: "cart".into(), seats: clicked.clone(), orphans: seats(&[1]) });
+        let until = cart.until;
+        assert_eq!(cart, Hold { token: "cart".into(), seats: clicked.clone(), until, orphans: seats(&[1]) });
         let cart = show.add(&request(user, 1, "cart"), Some("click")).await.unwrap().unwrap();
-        assert_eq!(cart, Hold { token: "cart".into(), seats: seats(&[1, 2]), orphans: vec![] });
+        assert_eq!(cart, Hold { token: "cart".into(), seats: seats(&[1, 2]), until, orphans: vec![] });
         show.release("cart").await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn hold_is_extended_replaced_and_sold_in_exchange() {
+    let server = RedisServer::start();
+    let show = opened(&server).await;
+    let first = show.hold(&request("ann", 2, "ann-1")).await.unwrap().unwrap();
+    let later = show.extend("ann-1", 900_000).await.unwrap();
+    assert!((first.until + 1..=first.until + 400_000).contains(&later), "{later} after {}", first.until);
+    assert_eq!(show.holds("ann").await.unwrap()[0].text("until"), later.to_string());
+    let other = HoldRequest { replace: Some("ann-1"), ..request("ann", 3, "ann-2") };
+    assert_eq!(show.hold(&other).await.unwrap().unwrap().seats, seats(&[1, 2, 3]));
+    assert_eq!(code(show.release("ann-1").await).as_deref(), Some("NOTFOUND"));
+    assert_eq!(show.confirm("ann-2", Some("order-1")).await.unwrap(), 3);
+    let given = seats(&[1]);
+    let exchange = HoldRequest { exchange: &given, ..request("ann", 1, "ann-3") };
+    assert_eq!(show.hold(&exchange).await.unwrap().unwrap().seats, seats(&[4]));
+    let sale =
+        Sale { token: "ann-3", order: Some("order-2"), exchange: Some(("order-1", &given)), user: None };
+    assert_eq!(show.sell(&sale).await.unwrap(), 1);
+    assert_eq!(show.order("order-1").await.unwrap(), seats(&[2, 3]));
 }
 
 #[tokio::test]
@@ -115,7 +137,7 @@ async fn seats_of_a_block_are_picked_and_sold_to_their_user() {
     assert_eq!(code(show.pick(&pick).await).as_deref(), Some("BADSTATE"), "it is a seat of the block");
     let (from, token) = (Some("press"), Some("ann-1"));
     let held = show.pick(&PickRequest { from, token, ..pick }).await.unwrap();
-    assert_eq!(held, Hold { token: "ann-1".into(), seats: seats(&[3]), orphans: vec![] });
+    assert_eq!((held.token.as_str(), held.seats, held.orphans), ("ann-1", seats(&[3]), vec![]));
     let press = SeatBlock {
         name: Some("press".into()),
         seats: 2,
