@@ -5,8 +5,9 @@
 //! interface of a family's state machine to the module, `value` is the value of a key, and `step` is the path of every
 //! request: find, apply due events, decide, apply, replicate, publish. `replicated` is the path of what a master
 //! decided. `deadlines`, `outbox`, `waiting`, `info`, `config`, `token` and `reply` serve both. `entry` is a row of
-//! the table of families. `away` knows when this server did not decide. `info` counts, and logs bugs; `lost` records keys
-//! that are deleted in use; `warnings` and `replicas` look for settings and servers with which something may be lost.
+//! the table of families. `tick` is the work of the timer for a key, `away` knows when this server did not decide. `info`
+//! counts, and logs bugs; `lost` records keys that are deleted in use; `warnings` and `replicas` look for settings and
+//! servers with which something may be lost.
 
 pub(crate) mod argument;
 pub(crate) mod away;
@@ -25,6 +26,7 @@ pub(crate) mod replicated;
 pub(crate) mod reply;
 pub(crate) mod step;
 pub(crate) mod syntax;
+pub(crate) mod tick;
 pub(crate) mod token;
 pub(crate) mod value;
 pub(crate) mod waiting;

@@ -18,14 +18,13 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use super::command::{Call, Done};
-use super::deadlines::{self, NEVER};
-use super::family::{Family, Maintained};
+use super::family::Family;
 use super::outbox::Unsent;
 use super::value::{Value, lead, uptime};
 use super::waiting::{self, Grant};
 use super::{info, outbox};
 use crate::ffi::context::{Key, Mode};
-use crate::ffi::guard::{AbortOnUnwind, guard};
+use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName, fault};
 
@@ -83,9 +82,9 @@ const SERVED_AT_ONCE: usize = 500;
 pub(crate) struct Step<'c, 'v, F: Family> {
     ctx: Context<'c>,
     name: KeyName<'c>,
-    value: &'v mut Value<F>,
+    pub(super) value: &'v mut Value<F>,
     /// The time of the state.
-    now: i64,
+    pub(super) now: i64,
     /// The clock when the step began.
     clock: i64,
     /// The uptime when the step began.
@@ -103,7 +102,7 @@ pub(crate) struct Step<'c, 'v, F: Family> {
 }
 
 impl<'c, 'v, F: Family> Step<'c, 'v, F> {
-    fn begin(ctx: Context<'c>, name: KeyName<'c>, value: &'v mut Value<F>, clock: i64) -> Self {
+    pub(super) fn begin(ctx: Context<'c>, name: KeyName<'c>, value: &'v mut Value<F>, clock: i64) -> Self {
         value.forget_earlier_waiters();
         let uptime = uptime();
         let now = value.now_at(clock, uptime);
@@ -187,14 +186,14 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
     }
 
     /// Applies due events, at most `limit`.
-    fn apply_due(&mut self, limit: usize) {
+    pub(super) fn apply_due(&mut self, limit: usize) {
         for event in self.value.state.due(self.now, limit) {
             self.apply(&event);
         }
     }
 
     /// Goes on with the work that is carried out in slices.
-    fn continue_work(&mut self, limit: usize) {
+    pub(super) fn continue_work(&mut self, limit: usize) {
         for event in self.value.state.continue_work(self.now, limit) {
             self.apply(&event);
         }
@@ -296,7 +295,7 @@ impl<'c, 'v, F: Family> Step<'c, 'v, F> {
 
     /// Replicates what the step has done, and has the timer watch the next deadline. Nothing uses the value after this.
     #[inline]
-    fn replicate(mut self) -> Effects<'c, F> {
+    pub(super) fn replicate(mut self) -> Effects<'c, F> {
         self.apply_follow_ups();
         self.serve();
         let unsent = outbox::gather(self.ctx, self.name, self.value);
@@ -570,77 +569,6 @@ pub(super) fn store<F: Family>(ctx: Context<'_>, name: KeyName<'_>, value: Value
     if !ctx.open(name, Mode::Write).store(value) {
         info::end_process("the server takes no value under a key that is open for writing");
     }
-}
-
-/// How long the timer leaves a key alone at which it met a bug.
-const AFTER_PANIC_MS: i64 = 1000;
-
-/// `Value::watched` while the timer works on the key. `watch` leaves it as it is, since `tick` returns the next time.
-const IN_TICK: i64 = i64::MIN;
-
-/// The work of the timer for a key: applies at most `slice` due events, and a slice of each request that is carried out in
-/// slices. Returns the next deadline, if there is one.
-pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
-    let done = guard(None, || Some(tick_once::<F>(ctx, name, due, slice)));
-    if done == Some(false) {
-        return None;
-    }
-    let clock = ctx.clock();
-    let mut key = ctx.open(name, Mode::Write);
-    let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // A listener has put another value there, which is watched.
-    if value.watched != IN_TICK {
-        return None;
-    }
-    // The remaining events of this key wait until the timer has served the keys that were due before now.
-    let next = if done.is_some() { value.wake_at(value.now(clock), clock) } else { clock + AFTER_PANIC_MS };
-    value.watched = deadlines::capped(next, clock).max(clock);
-    (value.watched != NEVER).then_some(value.watched)
-}
-
-/// Returns whether the key is there and is watched for this time.
-fn tick_once<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> bool {
-    name.during(F::TYPE, || {
-        let mut key = ctx.open(name, Mode::Write);
-        // The timer forgets a key that no longer exists.
-        let Found::Value(value) = key.value::<Value<F>>() else { return false };
-        // The key is now watched for another time, or it is another key with the same name.
-        if value.watched != due {
-            return false;
-        }
-        value.watched = IN_TICK;
-        fault::here("tick");
-        let mut step = Step::begin(ctx, name, value, ctx.clock());
-        step.apply_due(slice);
-        step.continue_work(slice);
-        let (now, streams) = (step.now, step.value.streams_to_maintain(step.now));
-        let effects = step.replicate();
-        drop(key);
-        effects.publish();
-        if let Some(streams) = streams {
-            maintain::<F>(ctx, name, &streams, now);
-        }
-        true
-    })
-}
-
-/// Maintains some streams of a key, which is closed meanwhile.
-fn maintain<F: Family>(ctx: Context<'_>, name: KeyName<'_>, streams: &[Vec<u8>], now: i64) {
-    let maintained: Vec<Maintained<F::Event>> =
-        streams.iter().map(|stream| F::maintain(ctx, name, stream, now)).collect();
-    let mut key = ctx.open(name, Mode::Write);
-    let Found::Value(value) = key.value::<Value<F>>() else { return };
-    value.has_maintained(now, maintained.iter().map(|stream| stream.again_at).min());
-    let mut step = Step::begin(ctx, name, value, ctx.clock());
-    for event in maintained.into_iter().flat_map(|stream| stream.events) {
-        // A listener may have changed the value.
-        if step.state().admits(&event).is_ok() {
-            step.apply(&event);
-        }
-    }
-    let effects = step.replicate();
-    drop(key);
-    effects.publish();
 }
 
 /// Takes a client that no longer waits out of the state of its key.
