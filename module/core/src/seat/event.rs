@@ -12,7 +12,6 @@ use super::venue::{Seat, Venue};
 use super::wish::LastingWish;
 use crate::shared::codec::{Damaged, Reader, Writer, ensure};
 use crate::shared::field::{Any, Field};
-use crate::shared::invariant::Expected;
 use crate::shared::machine;
 use crate::shared::refusal::Refusal;
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis, copied};
@@ -286,13 +285,6 @@ impl Field for Seats {
         let seats = reader.rising(MAX_SEATS)?;
         if seats.is_empty() { Err(Damaged("an event names no seat")) } else { Ok(Self::from_vec(seats)) }
     }
-}
-
-/// The seats of `from` that are free after a move: no sale moves to them.
-pub(super) fn freed_by_move(from: &[Seat], to: &[Seat]) -> Seats {
-    let mut taken = to.to_vec();
-    taken.sort_unstable();
-    from.iter().copied().filter(|seat| taken.binary_search(seat).is_err()).collect()
 }
 
 impl Show {
@@ -584,72 +576,5 @@ impl Show {
         let id = self.claims.find(token);
         invariant!(id.is_some(), "an event that was admitted names a claim that is there");
         id
-    }
-
-    /// Takes sold seats out of their sales.
-    fn leave_sales(&mut self, seats: &[Seat]) {
-        for &seat in seats {
-            match self.owner(seat) {
-                Owner::Claim(id) => self.claims.drop_seat(id, seat),
-                Owner::Free | Owner::Queued | Owner::Blocked => {
-                    invariant!("a seat that leaves a sale is sold");
-                }
-            }
-        }
-    }
-
-    /// Moves the sale of each seat of `from` (in ascending order) to the seat of `to` at the same place.
-    fn move_sales(&mut self, from: &[Seat], to: &[Seat]) {
-        let mut moves: Vec<(u32, Seat, Seat)> = Vec::new();
-        for (&from, &to) in from.iter().zip(to) {
-            match self.owner(from) {
-                Owner::Claim(id) => moves.push((id, from, to)),
-                Owner::Free | Owner::Queued | Owner::Blocked => {
-                    invariant!("a seat whose sale moves is sold");
-                }
-            }
-        }
-        self.give_up(&freed_by_move(from, to), SeatState::Sold);
-        moves.sort_unstable();
-        for of_sale in moves.chunk_by(|(one, ..), (other, ..)| one == other) {
-            let Some(&(id, ..)) = of_sale.first() else { continue };
-            for &(_, _, to) in of_sale {
-                let was_sold = from.binary_search(&to).is_ok();
-                let before = if was_sold { SeatState::Sold } else { SeatState::Free };
-                self.hand_over(&[to], before, SeatState::Sold, Owner::Claim(id));
-            }
-            self.claims.replace_seats(id, of_sale.iter().map(|&(_, from, to)| (from, to)));
-        }
-    }
-
-    fn give_back(&mut self, id: u32, seats: &Seats) {
-        if *seats == self.claims.get(id).seats {
-            self.claims.remove(id);
-        } else {
-            seats.iter().for_each(|&seat| self.claims.drop_seat(id, seat));
-        }
-        self.give_up(seats, SeatState::Held);
-    }
-
-    /// Changes names, priorities and order rules. O(areas), and O(buckets) if a priority changes.
-    fn arrange(&mut self, areas: &[Arrangement]) {
-        let mut reordered = false;
-        for arrangement in areas {
-            let Some(area) = self
-                .venue
-                .areas
-                .get_mut(arrangement.area as usize)
-                .expected("an area that changes is one of the show")
-            else {
-                continue;
-            };
-            reordered |= area.priority != arrangement.priority;
-            area.name = arrangement.name.as_str().into();
-            area.priority = arrangement.priority;
-            area.rule = arrangement.rule;
-        }
-        if reordered {
-            self.order_buckets();
-        }
     }
 }

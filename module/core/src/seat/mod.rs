@@ -20,6 +20,7 @@ pub mod outcome;
 pub mod read;
 mod replan;
 pub mod request;
+mod sales;
 pub mod snapshot;
 mod waiters;
 

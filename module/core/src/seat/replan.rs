@@ -1,6 +1,7 @@
 //! Changes of the plan while seats are held, sold and waited for: which changes are allowed, and what they mean for
 //! everything that names seats or flags by their numbers.
 
+use super::event::Arrangement;
 use super::moves::Moves;
 use super::owners::{FREE, Owners};
 use super::plan::{self, Plan};
@@ -9,6 +10,7 @@ use super::venue::{Seat, Venue};
 use super::waiting::Waiter;
 use super::wish::LastingWish;
 use crate::invariant;
+use crate::shared::invariant::Expected;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 
@@ -88,6 +90,28 @@ impl Show {
         self.area_turns = area_turns.into();
         self.rename_tiers(&old);
         self.build_buckets();
+    }
+
+    /// Changes names, priorities and order rules. O(areas), and O(buckets) if a priority changes.
+    pub(super) fn arrange(&mut self, areas: &[Arrangement]) {
+        let mut reordered = false;
+        for arrangement in areas {
+            let Some(area) = self
+                .venue
+                .areas
+                .get_mut(arrangement.area as usize)
+                .expected("an area that changes is one of the show")
+            else {
+                continue;
+            };
+            reordered |= area.priority != arrangement.priority;
+            area.name = arrangement.name.as_str().into();
+            area.priority = arrangement.priority;
+            area.rule = arrangement.rule;
+        }
+        if reordered {
+            self.order_buckets();
+        }
     }
 }
 

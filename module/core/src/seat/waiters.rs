@@ -2,8 +2,9 @@
 
 use super::claims::MAX_COUNT;
 use super::decide::wait::{Examined, examine, within_limits};
-use super::event::{Event, Waited, freed_by_move};
+use super::event::{Event, Waited};
 use super::outcome::WaitRecord;
+use super::sales::freed_by_move;
 
 use super::state::{Owner, Show};
 use super::venue::Seat;
