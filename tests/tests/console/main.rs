@@ -14,6 +14,7 @@ mod found;
 mod history;
 mod import;
 mod lists;
+mod many_seats;
 mod moves;
 mod operators;
 mod pages;

@@ -18,8 +18,8 @@ import { Waiting } from "./waiting.js";
 
 /** Points of the sales chart that the page keeps, one each second. */
 const POINTS = 900;
-/** Most seats that can be selected. */
-const SELECTED = 500;
+/** Most seats that can be selected: as many as a command names. */
+const SELECTED = 20000;
 /** Longest list of seats in the page's address, in characters. */
 const LINKED = 4000;
 
@@ -63,8 +63,8 @@ function OneShow({ name, keys, chosen, can }) {
   /** Selects other seats, unless they are too many. @param {(old: number[]) => number[]} change */
   const choosing = (change) => setSelected((old) => {
     const seats = change(old);
-    setRefused(seats.length > SELECTED ? `${number(seats.length)} seats; at most ${SELECTED} can be selected at once`
-      : "");
+    setRefused(seats.length > SELECTED
+      ? `${number(seats.length)} seats; at most ${number(SELECTED)} can be selected at once` : "");
     return seats.length > SELECTED ? old : seats;
   });
   const [acted, setActed] = useState(0);
@@ -162,7 +162,7 @@ function OneShow({ name, keys, chosen, can }) {
         <${KeyChoice} keys=${keys} kind="show" value=${name} label="Show" />
         <a class="all" href="/show">All shows</a>
         <${Search} show=${current} name=${name} text=${chosen.find}
-          found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+          found=${(seats) => { choosing(() => seats); view.current.reveal(seats); }} />
         <label class="choice"><span>Layout</span>
           <select value=${kind || ""} onChange=${(event) => choose({ layout: event.target.value })}>
             <option value="">Automatic</option>
