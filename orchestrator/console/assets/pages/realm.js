@@ -63,7 +63,8 @@ function Realm({ name: key, live: { state, at, losses }, chosen, can }) {
 function Totals({ stat }) {
   const names = ["open", "lost", "creating", "waiting", "pending", "scheduled"];
   const counts = names.filter((name) => stat[name] !== undefined);
-  return html`<div class="tally">${counts.map((name) => html`<${Badge} tone=${TONES[name]}>
+  // Nothing lost is no reason for red.
+  return html`<div class="tally">${counts.map((name) => html`<${Badge} tone=${stat[name] ? TONES[name] : "none"}>
     ${number(stat[name])} ${name}</${Badge}>`)}</div>`;
 }
 

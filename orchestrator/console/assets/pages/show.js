@@ -197,7 +197,7 @@ function OneShow({ name, keys, chosen, can }) {
         <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can}
           version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} spread=${spread}
           acted=${acted} done=${done} />
-        <${SalesChart} name=${name} points=${points} />
+        <${SalesChart} name=${name} points=${points} old=${Boolean(trouble)} />
         <${Holds} name=${name} show=${current} version=${version} now=${now}
           pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <${EventList} events=${events} show=${current}
