@@ -18,6 +18,7 @@ mod many_seats;
 mod moves;
 mod operators;
 mod pages;
+mod races;
 mod security;
 mod tasks;
 mod truth;

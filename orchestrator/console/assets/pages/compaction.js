@@ -6,8 +6,8 @@ import { choose } from "../lib/address.js";
 import { Act, Badge, Page, Panel, Reading } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
-import { useLive } from "../lib/live.js";
-import { number, percent, size, span, text, time } from "../lib/format.js";
+import { useLatest, useLive } from "../lib/live.js";
+import { clock, number, percent, size, span, text, time } from "../lib/format.js";
 import { Grid, taskOf } from "./partitions.js";
 import { Schedules, timing } from "./schedules.js";
 import { Change, Submit } from "./task-forms.js";
@@ -216,10 +216,16 @@ function Ended({ task, failures, can }) {
 /** The last failures of a task or of a round, and all of them, page by page, for those who ask. */
 function Failures({ id, round, failed, last }) {
   const [{ all, next, trouble }, set] = useState({ all: null, next: null, trouble: "" });
-  const read = (cursor) => get("compaction/failures", { id, round, cursor }).then(
-    (found) => set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next, trouble: "" })),
-    (error) => set((old) => ({ ...old, trouble: error.message })),
-  );
+  const latest = useLatest();
+  const read = (cursor) => {
+    // The page that was asked for last is added, and once.
+    const isWanted = latest();
+    get("compaction/failures", { id, round, cursor }).then(
+      (found) => isWanted() && set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next,
+        trouble: "" })),
+      (error) => isWanted() && set((old) => ({ ...old, trouble: error.message })),
+    );
+  };
   return html`${(all || last).map((failure) => html`<details><summary>
     ${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
     ${all === null && failed > last.length ? html`<div class="acts">

@@ -4,6 +4,7 @@ import { get } from "../lib/api.js";
 import { choose, here } from "../lib/address.js";
 import { KeyChoice, Page, pagesOf } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
+import { useLatest } from "../lib/live.js";
 import { follow } from "../map/live.js";
 import { SOLD } from "../map/model.js";
 import { kindsOf, layout } from "../map/layout.js";
@@ -245,8 +246,9 @@ function Legend({ show, only, version }) {
 /** Finds a seat, or the seats of a user, a token or an order. */
 function Search({ show, name, text: given, found }) {
   const [said, setSaid] = useState("");
+  const latest = useLatest();
   const look = async (text) => {
-    const at = show.find(text);
+    const isWanted = latest(), at = show.find(text);
     if (at >= 0) {
       choose({ find: null });
       setSaid("");
@@ -255,12 +257,14 @@ function Search({ show, name, text: given, found }) {
     }
     try {
       const { seats: ids, more } = await get("show/find", { key: name, text });
+      // Somebody may look for something else meanwhile.
+      if (!isWanted()) return;
       const seats = ids.map((id) => show.find(id)).filter((seat) => seat >= 0);
       setSaid(ids.length ? `${number(ids.length)}${more ? " and more" : ""} seats of ${text}`
         : `nothing is known of ${text}`);
       if (seats.length) found(seats);
     } catch (error) {
-      setSaid(error.message);
+      if (isWanted()) setSaid(error.message);
     }
   };
   // The search of the page's address.

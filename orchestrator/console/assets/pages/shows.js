@@ -4,8 +4,9 @@ import { get } from "../lib/api.js";
 import { go, link } from "../lib/address.js";
 import { NoText, Panel, pagesOf } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
-import { useAsk } from "../lib/live.js";
-import { counted, number, percent } from "../lib/format.js";
+import { title } from "../lib/title.js";
+import { useAsk, useLatest } from "../lib/live.js";
+import { counted, number, percent, time } from "../lib/format.js";
 
 /** Shows that are counted with one request. */
 const COUNTED = 200;
@@ -52,21 +53,26 @@ export function Shows({ keys, more }) {
 /** Looks for a user, a token or an order in all shows, one after the other. @param {{shows: string[]}} props */
 function Search({ shows }) {
   const [state, set] = useState({ text: "", done: 0, found: [], wrong: "" });
+  const latest = useLatest();
   const search = async (event) => {
     event.preventDefault();
     const text = String(new FormData(event.target).get("text") || "").trim();
     if (!text) return;
-    const found = [];
+    const found = [], isWanted = latest();
     for (const [at, key] of shows.entries()) {
+      // Somebody looks for something else, or the page has gone.
+      if (!isWanted()) return;
       set({ text, done: at, found: [...found], wrong: "" });
       try {
         const { seats, more } = await get("show/find", { key, text });
         if (seats.length) found.push({ key, seats, more });
       } catch (error) {
-        if (error.code !== "NOKEY") return set({ text, done: at, found, wrong: error.message });
+        if (error.code === "NOKEY") continue;
+        if (isWanted()) set({ text, done: at, found, wrong: error.message });
+        return;
       }
     }
-    return set({ text, done: shows.length, found, wrong: "" });
+    if (isWanted()) set({ text, done: shows.length, found, wrong: "" });
   };
   const { text, done, found, wrong } = state;
   return html`<form class="bar search" role="search" onSubmit=${search}>
