@@ -1,7 +1,7 @@
 // Small parts of pages.
 import { createContext, html, useContext, useEffect, useRef, useState } from "./ui.js";
 import { command, send } from "./api.js";
-import { choose, here, useAddress } from "./address.js";
+import { go, here, link, useAddress } from "./address.js";
 import { clock } from "./format.js";
 import { Partly } from "./many.js";
 import { useLive } from "./live.js";
@@ -95,7 +95,7 @@ export function KeyChoice({ keys, kind, value, label }) {
   const all = pagesOf(keys, kind);
   if (value && !all.includes(value)) all.unshift(value);
   return html`<label class="choice"><span>${label}</span>
-    <select value=${value} onChange=${(event) => choose({ key: event.target.value })}>
+    <select value=${value} onChange=${(event) => go(link(here().page, { key: event.target.value }))}>
       ${all.map((key) => html`<option value=${key} selected=${key === value}>${key}</option>`)}
     </select></label>`;
 }

@@ -2,7 +2,7 @@
 // does.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Act, Badge, Page, Panel, Reading } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
@@ -66,7 +66,7 @@ export function CompactionPage({ chosen, can }) {
         <${Narrow} wanted=${wanted} want=${want} />
         <${Table} id="history" label="Tasks and rounds that have ended" columns=${columns} rows=${history.tasks}
           none="no task and no round has ended so"
-          pick=${(task) => choose({ task: task.id, round: isRound(task) ? task.round : null })}
+          pick=${(task) => visit({ task: task.id, round: isRound(task) ? task.round : null })}
           picked=${(task) => isChosen(task, chosen)} />
         ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button>
           </div>` : null}
@@ -199,7 +199,7 @@ function Ended({ task, failures, can }) {
   const { id, table, done, failed, stopped } = task;
   const round = isRound(task) ? task.round : undefined;
   return html`<${Panel} title=${round ? `Round ${round} of task ${id}` : `Task ${id}`} wide extra=${html`<button
-    type="button" class="quiet" onClick=${() => choose({ task: null, round: null })}>Close</button>`}>
+    type="button" class="quiet" onClick=${() => visit({ task: null, round: null })}>Close</button>`}>
     <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped.
       Created ${time(task.created)}, started ${time(task.started)}, finished ${time(task.finished)}${task.started
       && task.finished ? `, after ${span(task.finished - task.started)}` : ""}.</p>

@@ -2,7 +2,7 @@
 // time.
 import { html, useState } from "../lib/ui.js";
 import { command, get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Act, Badge, Events, LivePage, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk, useTick } from "../lib/live.js";
@@ -72,7 +72,7 @@ function Call({ conference }) {
   return html`<button type="button" class=${`call ${conference.state}`}
     title=${`${conference.e164} ${conference.state}`}
     aria-label=${`conference ${conference.e164}, ${conference.state}`}
-    onClick=${(event) => { event.stopPropagation(); choose({ conference: conference.e164 }); }}></button>`;
+    onClick=${(event) => { event.stopPropagation(); visit({ conference: conference.e164 }); }}></button>`;
 }
 
 /** The part of a unit's identity that people know; the rest tells its runs apart. */
@@ -85,7 +85,7 @@ function Unit({ unit, conferences, now, picked, loss }) {
   const low = share < 0.4 ? (share <= 0 ? "over" : "low") : "";
   return html`<div class=${`unit ${unit.state}${picked ? " picked" : ""}`} role="listitem">
     <div class="head"><button type="button" class="quiet name" aria-pressed=${picked}
-      onClick=${() => choose({ cmu: picked ? null : unit.cmu })}>${host(unit.cmu)}<small>
+      onClick=${() => visit({ cmu: picked ? null : unit.cmu })}>${host(unit.cmu)}<small>
       ${unit.cmu.slice(host(unit.cmu).length)}</small></button>
       <${Badge} tone=${TONES[unit.state] || "plain"}>${unit.state}</${Badge}></div>
     <div class="room"><b>${number(unit.used)}</b> <span class="hint">of ${number(unit.capacity)} used${unit.zone
@@ -128,7 +128,7 @@ function UnitPanel({ name, unit, cmu, can }) {
     PLAN_INTERVAL);
   const targets = (plan || []).map(({ cmu: to, why, count }) => [to ? host(to) : `nowhere: ${text(why)}`, count]);
   return html`<${Panel} title=${`Unit ${host(cmu)}`} extra=${html`<button type="button" class="quiet"
-    onClick=${() => choose({ cmu: null })}>Close</button>`}>
+    onClick=${() => visit({ cmu: null })}>Close</button>`}>
     ${unit ? html`<p class="hint">joined ${time(unit.joined)}, ${number(unit.conferences)} conferences</p>`
       : html`<p class="hint">this unit is not on record any more</p>`}
     <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
@@ -156,7 +156,7 @@ function ConferencePanel({ name, number: e164, can, now, units, mark }) {
     return { conference, history };
   };
   const { answer: found, wrong } = useAsk(ask, [name, e164, mark]);
-  const close = html`<button type="button" class="quiet" onClick=${() => choose({ conference: null })}>Close</button>`;
+  const close = html`<button type="button" class="quiet" onClick=${() => visit({ conference: null })}>Close</button>`;
   if (!found) return html`<${Panel} title=${`Conference ${e164}`} extra=${close}><p class="hint">${wrong || "…"}</p>
     </${Panel}>`;
   const { conference, history } = found;
@@ -218,7 +218,7 @@ function Conferences({ state, chosen }) {
   return html`<${Panel} title="Conferences" wide extra=${state.more
     ? html`<span class="hint">the first ${number(state.conferences.length)}</span>` : null}>
     <${Table} id="conferences" label="Conferences" columns=${COLUMNS} rows=${state.conferences} none="no conferences"
-      pick=${(row) => choose({ conference: row.e164 })} picked=${(row) => row.e164 === chosen.conference} />
+      pick=${(row) => visit({ conference: row.e164 })} picked=${(row) => row.e164 === chosen.conference} />
   </${Panel}>`;
 }
 

@@ -1,5 +1,5 @@
 // All shows: how much of each is sold, and a search through all of them.
-import { html, useMemo, useState } from "../lib/ui.js";
+import { html, useEffect, useMemo, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
 import { go, link } from "../lib/address.js";
 import { NoText, Panel, pagesOf } from "../lib/parts.js";
@@ -24,6 +24,8 @@ async function count(keys) {
 }
 
 export function Shows({ keys, more }) {
+  // Who comes back from a show sees the title of the list again.
+  useEffect(() => title("Shows · Allot"), []);
   const shows = pagesOf(keys, "show");
   const noText = keys.filter((entry) => entry.kind === "show" && !entry.is_text);
   const { answer, wrong } = useAsk(() => count(shows), [shows.join("\n")], INTERVAL);
