@@ -43,7 +43,7 @@ function Plot({ label, at, lines, height = 180, unit = "", gap = GAP, stepped = 
           scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] },
             y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
           axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) },
-            { ...axis, size: 48 }],
+            { ...axis, size: (_, labels) => Math.max(48, 18 + 7 * longest(labels)) }],
           series: [
             {},
             ...lines.map((line) => ({
@@ -83,6 +83,9 @@ function Plot({ label, at, lines, height = 180, unit = "", gap = GAP, stepped = 
       ${line.name} <b>${value}</b></span>`)}</figcaption>
   </figure>`;
 }
+
+/** The length of the longest label of an axis. @param {string[] | null} labels */
+const longest = (labels) => Math.max(0, ...(labels || []).map((label) => label?.length || 0));
 
 /** The times in seconds, and the values of each line, with gaps. */
 function series(at, lines, gap) {

@@ -1,7 +1,7 @@
 // What is done with many things: in parts, one after the other. Each is a request of a size that the server takes.
 
 /** Most seats of a part: a hold has no more, and one request for records neither. */
-const PART = 500;
+export const PART = 500;
 /** Longest list of names in an address, in characters as they are sent. */
 const LONGEST = 24000;
 

@@ -2,7 +2,7 @@
 import { html, useEffect, useState } from "../lib/ui.js";
 import { command, get } from "../lib/api.js";
 import { Act, Badge, Panel } from "../lib/parts.js";
-import { inParts, partsOf } from "../lib/many.js";
+import { PART, inParts, partsOf } from "../lib/many.js";
 import { counted, number, span, text } from "../lib/format.js";
 import { moveQuestion, moveWords, movesOf, named, transfer, usersOf } from "./moves.js";
 import { forSeats, useRecords } from "./many-seats.js";
@@ -121,7 +121,7 @@ export function Selection({ name, show, selected, refused, can, version, now, cl
         <label><input type="number" min="1" max="600" value=${minutes}
           onInput=${(event) => setMinutes(Number(event.target.value))} /> min</label>
         <${Act} can=${can} disabled=${!user} ask=${`Hold ${named(free)} for ${user}, ${minutes} minutes?${
-          partsOf(free).length > 1 ? ` These are ${number(partsOf(free).length)} holds: a hold has at most 500 seats.`
+          free.length > PART ? ` These are ${number(partsOf(free).length)} holds: a hold has at most ${PART} seats.`
             : ""}`}
           act=${(told) => forSeats(free, "held", (part) => ["SEAT.PICK", name, user, "TTL", minutes * 60000, "SEATS",
             part.length, ...part], told)} tell=${saying("held")}
