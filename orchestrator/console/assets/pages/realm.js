@@ -57,6 +57,7 @@ function Realm({ name: key, live: { state, at, losses }, chosen, can }) {
         <span class="who">${[fields.e164, fields.cmu && host(fields.cmu)].filter(Boolean).join(" on ")}</span>`} />`
           : html`<p class="hint">none yet</p>`}</${Panel}>
       <${Conferences} state=${state} chosen=${chosen} />
+      <${Hosts} name=${key} state=${state} can=${can} />
     </div>`;
 }
 
@@ -144,6 +145,33 @@ function UnitPanel({ name, unit, cmu, can }) {
         words=${() => ["CMU.DRAIN", name, cmu, "MOVE"]}>Drain and move</${Act}>
       <${Act} can=${can} ask=${`Undrain ${cmu}? It gets new conferences then.`}
         words=${() => ["CMU.DRAIN", name, cmu, "OFF"]}>Undrain</${Act}></div>` : null}
+  </${Panel}>`;
+}
+
+/** The hosts that are drained, with or without a unit; an operator drains others before their unit joins. */
+function Hosts({ name, state: { stat, units }, can }) {
+  const { drained } = stat;
+  const unitOf = (wanted) => units.find((unit) => host(unit.cmu) === wanted);
+  const about = (wanted) => {
+    const unit = unitOf(wanted);
+    return unit ? `its ${number(unit.conferences)} conferences stay until they end` : "it has no unit now";
+  };
+  const drain = (wanted, off) => /** @type {import("../lib/parts.js").Words} */ (["CMU.DRAIN", name, "HOST", wanted,
+    ...(off ? ["OFF"] : [])]);
+  return html`<${Panel} title="Drained hosts" wide extra=${drained.length
+    ? html`<span class="hint">${number(drained.length)}</span>` : null}>
+    ${drained.length ? html`<ul class="plan">${drained.map((one) => html`<li key=${one}><span>${one}
+      <span class="hint">${unitOf(one) ? "" : "no unit now"}</span></span>
+      <${Act} can=${can} ask=${`Undrain the host ${one}? Its unit gets new conferences then.`}
+        undo=${() => ({ ask: `Drain the host ${one}?`, words: drain(one, false) })}
+        words=${() => drain(one, true)}>Undrain</${Act}></li>`)}</ul>`
+      : html`<p class="hint">No host is drained.</p>`}
+    ${can ? html`<div class="acts"><${Act} can=${can} fields=${[{ title: "Host" }]}
+      check=${(typed) => (typed ? "" : "the host is missing")}
+      ask=${(typed) => `Drain ${typed ? `the host ${typed}: ${about(typed)}` : "a host"}? Each unit that runs on it `
+        + "gets no new conference, also after restarts."}
+      undo=${({ host: one }) => ({ ask: `Undrain the host ${one}?`, words: drain(one, true) })}
+      words=${(typed) => drain(typed, false)}>Drain a host</${Act}></div>` : null}
   </${Panel}>`;
 }
 
