@@ -34,7 +34,7 @@ export function CompactionPage({ chosen, can }) {
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
   if (!state) return html`<${Reading} trouble=${trouble} what="the tasks" />`;
-  const { tasks, units, points, paused } = state;
+  const { tasks, units, away, points, paused } = state;
   const running = partitions.filter((one) => one.state === "running");
   return html`<${Page} trouble=${trouble} title="Compaction">
     <div class="grid">
@@ -61,6 +61,8 @@ export function CompactionPage({ chosen, can }) {
         <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} can=${can}
           running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
         ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
+        ${away.length ? html`<h3>Away</h3><ul class="plan" aria-label="Units that are away">
+          ${away.map((unit) => html`<${Away} key=${unit.node} unit=${unit} can=${can} />`)}</ul>` : null}
       </${Panel}>
       <${Panel} title="History" wide>
         <${Narrow} wanted=${wanted} want=${want} />
@@ -182,16 +184,28 @@ function Reassign({ can, id, units }) {
 }
 
 function Unit({ unit, running, can }) {
-  const { node, drained } = unit;
+  const { node, drained, refusal } = unit;
   const ask = `Drain ${node}? It finishes the ${running} subtasks that run, and others take those that wait.`;
   return html`<div class="unit"><div class="head"><span class="name">${node}</span>
       ${unit.monitor ? html`<${Badge} tone="good">monitor</${Badge}>` : null}
-      ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}</div>
+      ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}
+      ${refusal ? html`<${Badge} tone="bad">cannot run runners</${Badge}>` : null}</div>
+    ${refusal ? html`<p class="trouble">${refusal.why}. ${refusal.until
+      ? `It starts nothing until ${clock(refusal.until)}.` : "It starts nothing for a while."}</p>` : null}
     <div class="room"><b>${number(running)}</b> <span class="hint">of ${number(unit.slots)} slots, cluster ${unit.pc}
       </span></div>
     <div class="hint">since ${time(unit.started)}</div>
     <${Act} can=${can} path="compaction/drain" ask=${drained ? null : ask} body=${() => ({ node, drained: !drained })}>
       ${drained ? "Undrain" : "Drain"}</${Act}></div>`;
+}
+
+/** A unit that was here. A drain outlasts its absence. */
+function Away({ unit: { node, drained, since }, can }) {
+  return html`<li><span>${node} ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}
+    <span class="hint">${since ? `away since ${time(since)}` : "away"}</span></span>
+    <${Act} can=${can} path="compaction/drain" body=${() => ({ node, drained: !drained })}
+      ask=${drained ? `Undrain ${node}? It takes subtasks again when it comes back.`
+        : `Drain ${node}? It takes no subtasks when it comes back.`}>${drained ? "Undrain" : "Drain"}</${Act}></li>`;
 }
 
 function Ended({ task, failures, can }) {
