@@ -130,6 +130,37 @@ fn holds_that_end_first_are_on_top_and_are_released_together() {
 }
 
 #[test]
+fn list_of_shows_has_the_end_of_the_next_hold_and_is_sorted_by_it() {
+    let server = RedisServer::start();
+    for key in ["show:1", "show:2", "show:3"] {
+        create(&server, key, &sample_venue(1, 9));
+    }
+    server.command("SEAT.PICK show:2 ann TTL 3600000 TOKEN t1 SEATS 1 a-1-1");
+    server.command("SEAT.PICK show:3 ann TTL 1800000 TOKEN t1 SEATS 1 a-1-1");
+    server.command("SEAT.PICK show:3 bob TTL 900000 TOKEN t2 SEATS 1 a-1-2");
+    let until = server.raw().call(&["SEAT.GET", "show:3", "a-1-2"]).field("until").int();
+    let console = Console::start(&server, &[]);
+    let totals = console.get("show/totals?keys=[%22show:1%22,%22show:3%22]").json();
+    assert_eq!((&totals[0]["next_end"], &totals[1]["next_end"]), (&json!(null), &json!(until)), "{totals}");
+    let browser = opened(&console, "/show?shows.sort=next");
+    let column = |at: usize| {
+        format!(
+            "[...document.querySelectorAll('main tbody tr')].map((row) => row.cells[{at}].innerText.trim())"
+        )
+    };
+    browser.wait_for("the order", &format!("{}.join() === 'show:3,show:2,show:1'", column(0)), SOON);
+    let ends = format!(
+        "{}.map((text) => /^\\d{{4}}-\\d\\d-\\d\\d \\d\\d:/.test(text)).join() === 'true,true,false'",
+        column(7)
+    );
+    browser.wait_for("two ends", &ends, SOON);
+    server.command("SEAT.RELEASE show:3 t2");
+    server.command("SEAT.RELEASE show:3 t1");
+    browser.wait_for("the other order", &format!("{}.join() === 'show:2,show:1,show:3'", column(0)), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
 fn all_holds_are_saved_as_a_file_by_their_end() {
     let server = RedisServer::start();
     create(&server, "show:1", &sample_venue(10, 30));

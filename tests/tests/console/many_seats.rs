@@ -6,7 +6,7 @@ use allot_tests::RedisServer;
 use allot_tests::browser::Browser;
 use allot_tests::consoles::Console;
 use allot_tests::shows::{create, sample_venue, sample_venue_with};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::SOON;
 use crate::actions::{answer, click, opened, shows};
@@ -119,4 +119,20 @@ fn many_holds_are_sold_refunded_and_released_by_their_records() {
     browser.wait_for("the free seats", "document.querySelector('.count-free').textContent === '1,500'", SOON);
     assert_eq!(counts(&server, "show:1"), [1500, 0, 0, 0]);
     assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn command_takes_as_many_seats_as_the_server_does() {
+    let server = RedisServer::start();
+    let area = "x".repeat(60);
+    let rows: Vec<Value> = (1..=40)
+        .map(|row| json!({"label": row.to_string(), "rank": row, "tier": "t", "seats": "1-500"}))
+        .collect();
+    create(&server, "show:1", &json!({"areas": [{"id": area, "rows": rows}]}).to_string());
+    let console = Console::start(&server, &[]);
+    let mut arguments = vec![json!(20_000)];
+    arguments.extend((0..20_000).map(|at| json!(format!("{area}-{}-{}", at / 500 + 1, at % 500 + 1))));
+    let body = json!({"command": "SEAT.BLOCK", "key": "show:1", "arguments": arguments});
+    let answer = console.act("command", &body);
+    assert_eq!((answer.status, &answer.json()["result"]), (200, &json!(20_000)), "{}", answer.body);
 }

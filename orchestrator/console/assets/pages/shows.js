@@ -30,16 +30,20 @@ export function Shows({ keys, more }) {
   const noText = keys.filter((entry) => entry.kind === "show" && !entry.is_text);
   const { answer, wrong } = useAsk(() => count(shows), [shows.join("\n")], INTERVAL);
   const rows = useMemo(() => shows.map((key) => {
-    const { free, held, sold, blocked } = answer?.get(key) || {};
+    const { free, held, sold, blocked, next_end: next } = answer?.get(key) || {};
     const seats = free === undefined ? null : free + held + sold + blocked;
-    return { key, free, held, sold, blocked, seats, share: seats ? sold / seats : 0 };
+    return { key, free, held, sold, blocked, seats, next, share: seats ? sold / seats : 0 };
   }), [answer, shows.join("\n")]);
   const columns = useMemo(() => [
     { name: "key", title: "Show", cell: (row) => html`<a href=${link("show", { key: row.key })}>${row.key}</a>` },
     ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name,
       title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
-    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter">
-      <span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+    { name: "share", title: "Share", right: true, cell: (row) => html`<span class="meter">
+      <span style=${{ width: `${100 * row.share}%` }}></span></span><span class="share">
+      ${percent(row.sold, row.seats)}</span>` },
+    // Shows without a hold are behind those with one.
+    { name: "next", title: "Next hold ends", right: true, of: (row) => row.next ?? Infinity,
+      cell: (row) => (row.next ? time(row.next) : "–") },
   ], []);
   return html`<h1 class="away">Shows</h1>
     <${Search} shows=${shows} />
