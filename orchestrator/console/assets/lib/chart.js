@@ -18,7 +18,7 @@ const GAP = 5000;
  *   the next point; `none` is what is said before there are two points
  */
 export function Chart(props) {
-  return props.at.length < 2 ? html`<p class="hint">${props.none ?? "Two points make a line: a moment."}</p>`
+  return props.at.length < 2 ? html`<p class="hint">${props.none ?? "The chart begins with its second point."}</p>`
     : html`<${Plot} ...${props} />`;
 }
 

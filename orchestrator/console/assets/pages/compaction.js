@@ -61,7 +61,8 @@ export function CompactionPage({ chosen, can }) {
         <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} can=${can}
           running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
         ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
-        ${away.length ? html`<h3>Away</h3><ul class="plan" aria-label="Units that are away">
+        ${away.length ? html`<h2 style=${{ margin: "12px 0 6px" }}>Away</h2>
+          <ul class="plan" aria-label="Units that are away">
           ${away.map((unit) => html`<${Away} key=${unit.node} unit=${unit} can=${can} />`)}</ul>` : null}
       </${Panel}>
       <${Panel} title="History" wide>
