@@ -4,13 +4,17 @@
     make run                                       # in another terminal
     scripts/console-bench.py --redis 6380
 
-Prints the time of the first paint, the time of a frame while the map is moved, the time from a change in Redis until the
-map has it while 5,000 other seats a second are held and expire, and the calls that one and a hundred listeners cost
-Redis. Needs chromium, chromedriver and redis-cli.
+Prints the time of the first paint, the time of a frame while the map is moved, the time from a change in Redis until
+the map has it while 5,000 other seats a second are held and expire, the processor time and the frames of this rush, and
+the calls that one and a hundred listeners cost Redis. The console must run on this machine. Needs chromium,
+chromedriver and redis-cli.
 """
 
 import argparse
+import contextlib
 import http.client
+import os
+import pathlib
 import socket
 import statistics
 import subprocess
@@ -76,20 +80,31 @@ def first_paint(browser, console):
     print(", ".join(f"{name}: {at:.0f} ms" for name, at in paints))
 
 
-def frames(console, look, name):
-    """Moves the map in a browser of its own, and reads from its trace how long the page's thread worked for each frame:
-    scripts, layout, drawing and hand-over to the compositor."""
-    browser = Browser(TRACED)
+@contextlib.contextmanager
+def opened(console, traced=()):
+    """A browser of its own that shows the map."""
+    browser = Browser(traced)
     try:
         browser.look(1440, 960, "light")
         browser.go(f"{console}/show?key={SHOW}", MAP)
+        yield browser
+    finally:
+        browser.close()
+
+
+def frames(console, look, name):
+    """Moves the map, and says how long the page's thread worked for each frame."""
+    with opened(console, TRACED) as browser:
         browser.run(look)
         time.sleep(2)
         browser.run(MOVE)
         time.sleep(8)
-        events = browser.trace()
-    finally:
-        browser.close()
+        tell_frames(browser.trace(), f"frame while the map moves, {name}")
+
+
+def tell_frames(events, what):
+    """Reads from a trace how long the page's thread worked for each frame between two marks: scripts, layout, drawing
+    and hand-over to the compositor."""
     times = {event["name"]: event["ts"] for event in events if event.get("cat") == "blink.user_timing"}
     within = [event for event in events if times["begin"] <= event["ts"] <= times["end"]]
     work = sorted(event["dur"] / 1000 for event in within
@@ -98,9 +113,73 @@ def frames(console, look, name):
               if event["name"] == "PipelineReporter" and event["ph"] == "b"]
     dropped = sum(state["state"] == "STATE_DROPPED" and state["affects_smoothness"] for state in states)
     rate = 1e6 * len(work) / (times["end"] - times["begin"])
-    print(f"frame while the map moves, {name}: median {statistics.median(work):.1f} ms, 95 % within "
+    print(f"{what}: median {statistics.median(work):.1f} ms, 95 % within "
           f"{work[int(len(work) * 0.95)]:.1f} ms, {sum(ms >= 16 for ms in work)} of {len(work)} took 16 ms or more; "
           f"{rate:.0f} frames a second, {dropped} dropped")
+
+
+@contextlib.contextmanager
+def load(port):
+    """Seats are held and expire; gives a function that says how many changes a second there were."""
+    holds = Load(port, 5000)
+    holds.start()
+    try:
+        time.sleep(2)
+        before, began = calls(port, "seat.hold"), time.monotonic()
+        # Each hold expires: two changes.
+        yield lambda: 2 * (calls(port, "seat.hold") - before) / (time.monotonic() - began)
+    finally:
+        holds.ends.set()
+        holds.join()
+
+
+def listening(port):
+    """The process that listens on a port of this machine."""
+    sockets = {line.split()[9] for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
+               if line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A"}
+    for file in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(file).removeprefix("socket:[").removesuffix("]") in sockets:
+                return int(file.parts[2])
+    raise SystemExit(f"no process of this user listens on port {port}")
+
+
+def stat(process):
+    """The parent of a process, and the processor time that it has used, in seconds."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def renderers(browser):
+    """The processes of a browser's pages."""
+    parents = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(folder.name)] = stat(folder.name)[0]
+    inside = {browser.driver.pid}
+    while more := {process for process, parent in parents.items() if parent in inside} - inside:
+        inside |= more
+    command = "/proc/{}/cmdline".format
+    return [process for process in inside if "--type=renderer" in pathlib.Path(command(process)).read_text()]
+
+
+def rush(console, port):
+    """Says what a rush costs the console and the page that shows it, and how its frames are."""
+    server = listening(int(console.rsplit(":", 1)[1]))
+    with opened(console) as browser, load(port) as rate:
+        pages = renderers(browser)
+
+        def used():
+            return stat(server)[1], sum(stat(page)[1] for page in pages)
+
+        before, began = used(), time.monotonic()
+        time.sleep(15)
+        cores = [(now - earlier) / (time.monotonic() - began) for earlier, now in zip(before, used(), strict=True)]
+        print(f"processor time at {rate():,.0f} changes a second: console {cores[0]:.2f} cores, page {cores[1]:.2f}")
+    with opened(console, TRACED) as browser, load(port) as rate:
+        browser.run(MOVE)
+        time.sleep(8)
+        tell_frames(browser.trace(), f"frame while the map moves at {rate():,.0f} changes a second")
 
 
 def delays(browser, port):
@@ -110,11 +189,8 @@ def delays(browser, port):
                        "const last = Math.max(...show.areas.map((area) => area.priority)); let at = show.size - 1;"
                        "while (show.state[at] !== 1 || show.seat(at).area.priority < last) at -= 1;"
                        "return [at, show.seat(at).id]")
-    load = Load(port, 5000)
-    load.start()
-    try:
-        time.sleep(2)
-        before, began, measured = calls(port, "seat.hold"), time.monotonic(), []
+    measured = []
+    with load(port) as changes:
         for turn in range(10):
             word, state = ("SEAT.BLOCK", 4) if turn % 2 == 0 else ("SEAT.UNBLOCK", 1)
             reply = redis(port, word, SHOW, "1", seat[1]).strip()
@@ -126,11 +202,7 @@ def delays(browser, port):
                 if time.monotonic() - changed > 30:
                     raise SystemExit("the map does not show a change")
             measured.append(time.monotonic() - changed)
-        # Each hold expires: two changes.
-        rate = 2 * (calls(port, "seat.hold") - before) / (time.monotonic() - began)
-    finally:
-        load.ends.set()
-        load.join()
+        rate = changes()
     print(f"from a change to the map, at {rate:,.0f} changes a second: median {statistics.median(measured):.2f} s, "
           f"at most {max(measured):.2f} s, of {len(measured)}")
 
@@ -165,6 +237,7 @@ def main():
         browser.close()
     frames(chosen.console, "", "whole stadium")
     frames(chosen.console, "document.querySelector('.map').view.zoom(4)", "four times enlarged")
+    rush(chosen.console, chosen.redis)
     # The reader of the browser's show ends some seconds after the browser.
     time.sleep(15)
     listeners(chosen.console, chosen.redis, 1)

@@ -19,6 +19,7 @@ from chromium import Browser
 # Name, address, and what is true in the page when it can be taken.
 PAGES = [
     ("overview", "/", "document.querySelector('.chart canvas')"),
+    ("shows", "/show", "document.querySelector('main tbody .meter')"),
     ("theatre", "/show?key=show:theatre", "document.querySelector('.map')?.view?.show"),
     ("stadium", "/show?key=show:stadium", "document.querySelector('.map')?.view?.show"),
     ("train", "/show?key=show:train", "document.querySelector('.map')?.view?.show"),
@@ -29,6 +30,7 @@ PAGES = [
     ("pool", "/pool?key={sales}:pool", "document.querySelector('.stack')"),
     ("compaction", "/compaction", "document.querySelector('#history, .table')"),
     ("accounts", "/accounts?key={allot}:accounts", "document.querySelector('.tree')"),
+    ("actions", "/actions", "document.querySelector('.table')"),
 ]
 # Name of the size, width and height in pixels.
 SIZES = {"wide": (1440, 960), "phone": (390, 844)}

@@ -247,7 +247,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         run: reads::stat,
         flags: "readonly",
         summary: "Gives totals of a realm",
-        complexity: "O(U) with U units",
+        complexity: "O(U + D) with U units and D drained hosts",
         parameters: [KEY],
     },
     command! {

@@ -112,6 +112,7 @@ pub(super) fn stat(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
             ("licences_used", Field::Number(realm.licences_used() as i64)),
             ("unsent", Field::Number(realm.outbox().len() as i64)),
             ("dropped", Field::Number(realm.outbox().dropped as i64)),
+            ("drained", Field::list(realm.drained(), Field::Text)),
         ];
         reply_record(call.ctx, &fields);
         Ok(())

@@ -45,3 +45,4 @@ pub use operations::{HistoryQuery, Submission, TaskChange, TaskClient, time};
 pub use settings::{Section, Settings};
 pub use supervisor::{COMMAND as SUPERVISOR_COMMAND, run as run_supervisor};
 pub use unit::run;
+pub use worker::unit_fault::Refusal;

@@ -17,7 +17,7 @@ use super::node_context::NodeContext;
 use super::runner::SupervisedLaunch;
 use super::settings::Settings;
 use super::task_store::{Fault, TaskStore};
-use super::worker::unit_fault::UnitFault;
+use super::worker::unit_fault::{Refusal, UnitFault};
 use super::{manager, monitor, paths, worker};
 
 /// The name of this role in logs and health checks.
@@ -96,7 +96,7 @@ pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
         match now {
             Presence::Present(_) => match &*faults.borrow_and_update() {
                 None => node_context.health.ready(ROLE),
-                Some(why) => {
+                Some(Refusal { why, .. }) => {
                     node_context.health.not_ready(ROLE, format!("starts no subtasks for a while: {why}"));
                 }
             },

@@ -292,8 +292,8 @@ impl Worker {
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
                 let announced = async {
                     announcement.update(waiting, is_limited).await?;
-                    let (pace, is_faulty) = (self.pace.load(Ordering::Relaxed), self.fault.is_present());
-                    offer.update((is_full || is_faulty).then_some(Offered { pace, is_faulty })).await
+                    let (pace, refusal) = (self.pace.load(Ordering::Relaxed), self.fault.now());
+                    offer.update((is_full || refusal.is_some()).then_some(Offered { pace, refusal })).await
                 };
                 match announced.await {
                     Ok(()) => announcing.succeeded(),

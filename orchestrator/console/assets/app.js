@@ -39,8 +39,11 @@ function App() {
     });
   }, []);
   useEffect(check, []);
-  // The address stays: who logs in again sees the same page.
-  useEffect(() => onLeave(() => setSession((old) => old && { ...old, access: "none" })), []);
+  // The address stays: who logs in again sees the same page. The refusal may be of the session before this one.
+  useEffect(() => onLeave(() => {
+    setSession((old) => old && { ...old, access: "none" });
+    check();
+  }), []);
   const looks = session && session.access !== "none";
   const live = useLive(looks ? "keys" : null);
   const current = PAGES.find((page) => page.name === name) || PAGES[0];
@@ -64,7 +67,7 @@ function App() {
     </main>`;
   if (!looks) return html`<${Login} done=${setSession} />`;
   const { keys = [], more = [] } = live.state || {};
-  const leave = () => send("session", {}, "DELETE").then(setSession);
+  const leave = () => send("session", {}, "DELETE").then(setSession, (error) => setTrouble(error.message));
   return html`
     <div class="shell" onClick=${follow}>
       <a class="skip" href="#content">Skip to the page</a>
@@ -78,7 +81,7 @@ function App() {
           onClick=${() => { setUtc(!utc); setZone(!utc); }}>${zone()}</button>
         <${Health} live=${live} />
         ${session.tokens ? html`<button type="button" class="quiet"
-          onClick=${leave}>Log out (${session.user || session.access})</button>`
+          title=${trouble} onClick=${leave}>Log out (${session.user || session.access})</button>`
           : session.user ? html`<span class="hint">${session.user}</span>` : null}
       </nav>
       <p class="printed"></p>

@@ -49,6 +49,8 @@ pub(crate) struct KeyList {
 pub(crate) struct Holds {
     /// How many there are.
     pub(crate) count: u64,
+    /// When the first of them ends, in milliseconds since 1970; null if there is none.
+    pub(crate) next_end: Option<u64>,
     /// Those that end first, as the records of `SEAT.LIST HOLDS`, the next to end on top.
     #[schema(value_type = [Object])]
     pub(crate) first: Vec<Value>,

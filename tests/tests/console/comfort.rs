@@ -2,7 +2,7 @@
 
 use allot_tests::RedisServer;
 use allot_tests::consoles::Console;
-use allot_tests::shows::{create, sample_venue, with_events};
+use allot_tests::shows::{THEATRE, create, sample_venue, with_events};
 use serde_json::json;
 
 use crate::SOON;
@@ -97,4 +97,107 @@ fn printed_page_has_no_buttons_and_says_when_it_was_printed() {
     let printed = browser.run("return document.querySelector('.printed').innerText");
     assert!(printed.as_str().unwrap().contains("/show?key=show:1&seat=a-1-3"), "{printed}");
     browser.media("");
+}
+
+/// Scrolls a panel into the middle of the window. Gives the names of the panels that are seen at its corners and in its
+/// middle, as far as they are in the window: only its own, if nothing covers it.
+const COVERS: &str = "const panel = document.querySelector(SELECTOR); panel.scrollIntoView({block: 'center'});
+    const box = panel.getBoundingClientRect(), seen = new Set();
+    for (const x of [box.left + 8, (box.left + box.right) / 2, box.right - 8])
+        for (const y of [box.top + 8, (box.top + box.bottom) / 2, box.bottom - 8]) {
+            if (y < 60 || y > innerHeight - 1) continue;
+            const at = document.elementFromPoint(x, y);
+            seen.add(at?.closest('section')?.getAttribute('aria-label') || at?.closest('div')?.className || 'nothing');
+        }
+    return [...seen].join();";
+
+#[test]
+fn map_covers_nothing_when_the_page_is_scrolled() {
+    let server = RedisServer::start();
+    create(&server, "show:1", THEATRE);
+    for user in 0..12 {
+        server.command(&format!("SEAT.HOLD show:1 ann{user} 2 TTL 600000 TOKEN t{user}"));
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    for (width, height) in [(1280, 720), (1440, 900), (1920, 1080), (390, 844)] {
+        browser.narrow(width, height);
+        browser.go(&console.address("/show?key=show:1"));
+        browser.wait_for("the map", MAP, SOON);
+        browser.wait_for("the holds", "document.querySelector('.holds li')", SOON);
+        for name in ["Waiting list", "Areas", "Holds"] {
+            let script = COVERS.replace("SELECTOR", &format!("'section[aria-label=\"{name}\"]'"));
+            assert_eq!(browser.run(&script), name, "{width} x {height}");
+        }
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn way_back_has_every_page_and_every_thing_that_was_seen() {
+    let server = RedisServer::start();
+    for key in ["show:1", "show:2"] {
+        create(&server, key, &sample_venue(1, 5));
+    }
+    for line in [
+        "CONF.REALM {r} CREATETIMEOUT 600000",
+        "CMU.JOIN {r} u1 CAPACITY 5 LEASE 600000",
+        "CMU.REPORT {r} u1 HIGHEST 0",
+        "CONF.CREATE {r} 4930 END 99999999999999",
+        "CONF.CREATE {r} 4931 END 99999999999999",
+    ] {
+        server.command(line);
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/");
+    let at = |title: &str| browser.wait_for(title, &format!("{TITLE} === '{title} · Allot'"), SOON);
+    let press = |selector: &str, text: &str| {
+        let found = format!(
+            "[...document.querySelectorAll({selector:?})].find((one) => one.textContent.trim() === {text:?})"
+        );
+        browser.wait_for(text, &found, SOON);
+        browser.run(&format!("{found}.click()"));
+    };
+    at("Overview");
+    press("nav a", "Shows");
+    at("Shows");
+    press("main td a", "show:1");
+    at("Show show:1");
+    browser.wait_for("the map", MAP, SOON);
+    browser.run(&format!("{PRESS} press('Enter', 'Enter')"));
+    at("a-1-3 · Show show:1");
+    // Another show, without the seat of the first one.
+    browser.run(
+        "const choice = document.querySelector('.choice select'); choice.value = 'show:2';
+        choice.dispatchEvent(new Event('change', {bubbles: true}))",
+    );
+    at("Show show:2");
+    press("nav a", "Realm");
+    at("Realm {r}");
+    press("main tbody td", "4930");
+    at("4930 · Realm {r}");
+    press("main tbody td", "4931");
+    at("4931 · Realm {r}");
+    // A link to the page where one is makes no step.
+    press("nav a", "Overview");
+    at("Overview");
+    press("nav a", "Overview");
+    let back = || browser.run("history.back()");
+    for title in [
+        "4931 · Realm {r}",
+        "4930 · Realm {r}",
+        "Realm {r}",
+        "Show show:2",
+        "a-1-3 · Show show:1",
+        "Shows",
+        "Overview",
+    ] {
+        back();
+        at(title);
+    }
+    for title in ["Shows", "a-1-3 · Show show:1", "Show show:2"] {
+        browser.run("history.forward()");
+        at(title);
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }

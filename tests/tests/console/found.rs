@@ -86,6 +86,13 @@ fn finger_selects_two_seats_and_their_row_and_sees_a_record() {
     browser.wait_for("the map", "document.querySelector('.map')?.view?.show", SOON);
     let health = browser.run("return document.querySelector('.health').checkVisibility()");
     assert_eq!(health, json!(true));
+    // A finger on the map scrolls the page, until the map is enlarged.
+    let touch = || browser.run("return getComputedStyle(document.querySelector('.map')).touchAction");
+    assert_eq!(touch(), "pan-y");
+    browser.run("document.querySelector('.map').view.zoom(3)");
+    assert_eq!(touch(), "none");
+    browser.run("document.querySelector('.map').view.fit()");
+    assert_eq!(touch(), "pan-y");
     for (at, seats) in [(0, 1), (3, 2)] {
         browser.run("document.querySelector('.map').scrollIntoView({block: 'center'})");
         let point = browser.run(&format!(
@@ -119,5 +126,103 @@ fn holds_that_end_first_are_on_top_and_are_released_together() {
     click(&browser, "Release 10 holds");
     let free = "document.querySelector('.map').view.show.state.every((state) => state === 1)";
     browser.wait_for("the free seats", free, SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn list_of_shows_has_the_end_of_the_next_hold_and_is_sorted_by_it() {
+    let server = RedisServer::start();
+    for key in ["show:1", "show:2", "show:3"] {
+        create(&server, key, &sample_venue(1, 9));
+    }
+    server.command("SEAT.PICK show:2 ann TTL 3600000 TOKEN t1 SEATS 1 a-1-1");
+    server.command("SEAT.PICK show:3 ann TTL 1800000 TOKEN t1 SEATS 1 a-1-1");
+    server.command("SEAT.PICK show:3 bob TTL 900000 TOKEN t2 SEATS 1 a-1-2");
+    let until = server.raw().call(&["SEAT.GET", "show:3", "a-1-2"]).field("until").int();
+    let console = Console::start(&server, &[]);
+    let totals = console.get("show/totals?keys=[%22show:1%22,%22show:3%22]").json();
+    assert_eq!((&totals[0]["next_end"], &totals[1]["next_end"]), (&json!(null), &json!(until)), "{totals}");
+    let browser = opened(&console, "/show?shows.sort=next");
+    let column = |at: usize| {
+        format!(
+            "[...document.querySelectorAll('main tbody tr')].map((row) => row.cells[{at}].innerText.trim())"
+        )
+    };
+    browser.wait_for("the order", &format!("{}.join() === 'show:3,show:2,show:1'", column(0)), SOON);
+    let ends = format!(
+        "{}.map((text) => /^\\d{{4}}-\\d\\d-\\d\\d \\d\\d:/.test(text)).join() === 'true,true,false'",
+        column(7)
+    );
+    browser.wait_for("two ends", &ends, SOON);
+    server.command("SEAT.RELEASE show:3 t2");
+    server.command("SEAT.RELEASE show:3 t1");
+    browser.wait_for("the other order", &format!("{}.join() === 'show:2,show:1,show:3'", column(0)), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn all_holds_are_saved_as_a_file_by_their_end() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(10, 30));
+    for hold in 0..60 {
+        let (row, seat) = (hold / 10 + 1, 2 * (hold % 10) + 1);
+        server.command(&format!(
+            "SEAT.PICK show:1 ann{hold} TTL {} TOKEN t{hold} SEATS 2 a-{row}-{seat} a-{row}-{}",
+            900_000 - hold * 10_000,
+            seat + 1
+        ));
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    let button = "document.querySelector('[aria-label=\"Save all holds as CSV\"]')";
+    browser.wait_for("the button", button, SOON);
+    browser.run(&format!(
+        "const make = URL.createObjectURL;
+         URL.createObjectURL = (blob) => {{ blob.text().then((text) => {{ window.saved = text; }}); return make(blob); }};
+         {button}.click();"
+    ));
+    browser.wait_for("the file", "window.saved", SOON);
+    let saved = browser.run("return window.saved");
+    let lines: Vec<&str> = saved.as_str().unwrap().lines().collect();
+    assert_eq!((lines.len(), lines[0]), (61, "user,token,count,until,seats"));
+    assert!(lines[1].starts_with("ann59,t59,2,20") && lines[1].ends_with("Z,a-6-19 a-6-20"), "{}", lines[1]);
+    assert!(lines[60].starts_with("ann0,t0,2,20"), "{}", lines[60]);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn numbers_are_whole_on_a_phone() {
+    let server = RedisServer::start();
+    create(&server, "show:of-the-stadium-in-the-east", &sample_venue(120, 500));
+    create(&server, "show:2", &sample_venue(1, 9));
+    let console = Console::start(&server, &[]);
+    let browser = Browser::start();
+    browser.narrow(390, 844);
+    browser.go(&console.address("/show"));
+    shows(&browser, "60,000");
+    let broken = browser.run(
+        "return [...document.querySelectorAll('td.right')].filter((cell) => {
+            const range = document.createRange(); range.selectNodeContents(cell);
+            const lines = [...range.getClientRects()].map((box) => box.bottom);
+            return Math.max(...lines) - Math.min(...lines) > 8;
+        }).map((cell) => cell.textContent)",
+    );
+    assert_eq!(broken, json!([]));
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn key_that_is_no_text_is_listed_with_escapes() {
+    let server = RedisServer::start();
+    for key in [&b"show:\xff"[..], b"show:1", b"show:2"] {
+        let mut command = redis::cmd("SEAT.CREATE");
+        command.arg(key).arg(sample_venue(1, 4));
+        command.query::<()>(&mut server.connection()).unwrap();
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show");
+    shows(&browser, "show:\\xff is no text and has no page");
+    browser.go(&console.address("/"));
+    shows(&browser, "show:\\xff is no text and has no page");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }

@@ -74,7 +74,7 @@ fn ask(browser: &Browser, text: &str) {
 fn row_area_and_tier_are_selected_by_buttons_and_keys() {
     let server = RedisServer::start();
     create(&server, "show:1", THEATRE);
-    create(&server, "show:2", &sample_venue(30, 20));
+    create(&server, "show:2", &sample_venue(41, 500));
     let console = Console::start(&server, &[]);
     let browser = opened(&console, "/show?key=show:1&seat=right-B-1");
     map(&browser);
@@ -104,7 +104,7 @@ fn row_area_and_tier_are_selected_by_buttons_and_keys() {
     map(&browser);
     is_selected(&browser, 1);
     click(&browser, "area");
-    shows(&browser, "600 seats; at most 500 can be selected at once");
+    shows(&browser, "20,500 seats; at most 20,000 can be selected at once");
     is_selected(&browser, 1);
     assert_eq!(browser.errors(), Vec::<String>::new());
 }
@@ -320,5 +320,21 @@ fn seats_are_blocked_with_a_reason_and_the_last_action_is_undone() {
     map(&browser);
     shows(&browser, "Click a seat");
     assert_eq!(browser.run(&format!("return {undo}")), Value::Null);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn hold_is_sold_under_an_order_after_a_question_that_says_what() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(1, 5));
+    server.command("SEAT.PICK show:1 ann TTL 600000 TOKEN t1 SEATS 2 a-1-1 a-1-2");
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1&seat=a-1-1");
+    ask(&browser, "Confirm");
+    let (words, _) = question(&browser);
+    assert_eq!(words, "Sell the hold t1 of ann: all of its seats, also those that are not selected?");
+    answer(&browser, "order-9");
+    browser.wait_for("the sale", &format!("{STATES} === '33111'"), SOON);
+    assert_eq!(server.raw().call(&["SEAT.GET", "show:1", "a-1-2"]).field("order").text(), "order-9");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use allot_tests::RedisServer;
 use allot_tests::browser::Browser;
 use allot_tests::consoles::Console;
 use allot_tests::shows::{create, sample_venue};
+use allot_tests::{RedisServer, eventually};
 use serde_json::json;
 
 use crate::SOON;
-use crate::actions::{answer, click, opened, shows};
+use crate::actions::{TEXT, answer, click, opened, shows};
 
 /// The states of all seats in the map of the page, as numbers.
 const STATES: &str = "Array.from(document.querySelector('.map').view.show.state).join('')";
@@ -323,5 +323,95 @@ fn unit_shows_how_many_of_its_conferences_find_no_room_if_it_dies() {
     server.command("CMU.JOIN {r}:conf u3 CAPACITY 3 LEASE 600000");
     let roomy = "0 of 2 find no room if it dies";
     browser.wait_for("the room of another unit", &covers(&format!("{roomy},{roomy}")), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn host_without_a_unit_is_drained_on_the_realm_page() {
+    let server = RedisServer::start();
+    server.command("CONF.REALM {r}");
+    server.command("CMU.JOIN {r} 10.0.0.1:4711:1 CAPACITY 5 LEASE 600000");
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/realm?key=%7Br%7D");
+    shows(&browser, "No host is drained");
+    let button =
+        "[...document.querySelectorAll('main button')].find((one) => one.textContent === 'Drain a host')";
+    browser.wait_for("the button", button, SOON);
+    browser.run(&format!("({button}).click()"));
+    browser.wait_for("the question", "document.querySelector('dialog[open] form')", SOON);
+    let typed = |host: &str| {
+        browser.run(&format!(
+            "const {{ typed }} = document.querySelector('dialog[open] form').elements; typed.value = {host:?};
+            typed.dispatchEvent(new Event('input', {{bubbles: true}}))"
+        ));
+    };
+    let asked = "document.querySelector('dialog[open] p').innerText";
+    typed("10.0.0.1");
+    browser.wait_for("its unit", &format!("{asked}.includes('its 0 conferences stay')"), SOON);
+    typed("10.0.0.9");
+    browser.wait_for("no unit", &format!("{asked}.includes('it has no unit now')"), SOON);
+    answer(&browser, "10.0.0.9");
+    let hosts = "document.querySelector('[aria-label=\"Drained hosts\"]').innerText";
+    browser.wait_for("the host", &format!("/10.0.0.9\\s+no unit now/.test({hosts})"), SOON);
+    server.command("CMU.JOIN {r} 10.0.0.9:4711:1 CAPACITY 5 LEASE 600000");
+    browser.wait_for("its unit drains", "document.querySelector('.unit.draining')", SOON);
+    click(&browser, "Undrain");
+    shows(&browser, "No host is drained");
+    browser.wait_for("the unit", "!document.querySelector('.unit.draining')", SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn unit_on_which_creations_fail_says_so_and_until_when() {
+    let server = RedisServer::start();
+    for line in [
+        "CONF.REALM {r} FAILURES 1 TRIES 1 CREATETIMEOUT 200",
+        "CMU.JOIN {r} u1 CAPACITY 5 LEASE 600000",
+        "CMU.REPORT {r} u1 HIGHEST 0",
+        "CONF.CREATE {r} 4930 END 99999999999999",
+    ] {
+        server.command(line);
+    }
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/realm?key=%7Br%7D");
+    shows(&browser, "1 creations failed in a row");
+    // Each further failure makes the pause longer, until the page has seen one.
+    let mut number = 4931;
+    eventually("the back-off", SOON, || {
+        server.raw().words(&format!("CONF.CREATE {{r}} {number} END 99999999999999"));
+        number += 1;
+        browser.run(&format!("return /nothing new for \\d+ s/.test({TEXT})")) == true
+    });
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+#[test]
+fn only_layers_that_have_changed_are_drawn_and_marks_fade() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(20, 50));
+    let console = Console::start(&server, &[]);
+    let browser = opened(&console, "/show?key=show:1");
+    shows_map(&browser);
+    browser.run(
+        "const { view } = document.querySelector('.map'); window.drawn = {Below: 0, Seats: 0, Names: 0, Above: 0};
+        for (const layer of Object.keys(window.drawn)) {
+            const draw = view[`draw${layer}`].bind(view);
+            view[`draw${layer}`] = () => { window.drawn[layer] += 1; draw(); };
+        }",
+    );
+    // As many seats as in a rush are marked, and then none.
+    let seats = (1..=20).flat_map(|row| (1..=25).map(move |seat| format!("a-{row}-{seat}")));
+    let seats: Vec<String> = seats.collect();
+    server.command(&format!("SEAT.PICK show:1 ann TTL 600000 TOKEN t SEATS 500 {}", seats.join(" ")));
+    browser.wait_for("the held seats", "document.querySelector('.count-held').textContent === '500'", SOON);
+    browser.wait_for("no marks", "document.querySelector('.map').view.flashing === 0", SOON);
+    let drawn = browser.run("return window.drawn");
+    let count = |layer: &str| drawn[layer].as_u64().unwrap();
+    assert_eq!((count("Below"), count("Names")), (0, 0), "{drawn}");
+    assert!((1..=3).contains(&count("Seats")) && count("Above") > count("Seats"), "{drawn}");
+    // A seat under the pointer is drawn above.
+    browser.run("const { view } = document.querySelector('.map'); window.drawn.Seats = 0; view.hovered = 3; view.draw(8)");
+    browser.wait_for("the ring", &format!("window.drawn.Above > {}", count("Above")), SOON);
+    assert_eq!(browser.run("return window.drawn.Seats"), json!(0));
     assert_eq!(browser.errors(), Vec::<String>::new());
 }

@@ -238,7 +238,7 @@ fn one_address_cannot_take_all_connections() {
 fn large_body_is_refused() {
     let server = RedisServer::start();
     let console = Console::start(&server, &[]);
-    let seats: Vec<String> = (0..40_000).map(|at| format!("seat-{at}")).collect();
+    let seats: Vec<String> = (0..400_000).map(|at| format!("seat-{at}")).collect();
     let long = json!({"command": "SEAT.BLOCK", "key": "k", "arguments": seats});
     assert_eq!(console.act("command", &long).status, 413);
 }

@@ -2,6 +2,8 @@
 //! does.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use allot_tests::browser::Browser;
 use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
@@ -23,7 +25,7 @@ struct Setting {
     _server: RedisServer,
     cluster: CompactionCluster,
     console: Console,
-    _home: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 /// A console, and so many units, whose tables have six partitions.
@@ -34,7 +36,7 @@ fn setting(units: usize, settings: &[(&str, &str)]) -> Setting {
     let cluster = CompactionCluster::start_with(units, &runner, &[&[UNHURRIED], settings].concat());
     cluster.partitions(6);
     let console = Console::start(&server, &["--zookeeper-servers", &cluster.zookeeper.address()]);
-    Setting { _server: server, cluster, console, _home: home }
+    Setting { _server: server, cluster, console, home }
 }
 
 impl Setting {
@@ -422,4 +424,62 @@ fn every_option_of_the_command_can_be_submitted() {
     let later = json!({"db": "shop", "schema": "public", "table": "later", "after": "shop.public.other"});
     let follower = here.act("submit", &later);
     assert_eq!(here.cluster.json(&["get", follower.as_str().unwrap()])["follows"], id);
+}
+
+#[test]
+fn unit_that_cannot_run_runners_says_why_and_until_when() {
+    let here = setting(1, &[]);
+    let runner = here.home.path().join("runner");
+    let kept = fs::read(&runner).unwrap();
+    fs::remove_file(&runner).unwrap();
+    let id = here.cluster.submit(&["shop", "public", "orders"]);
+    let browser = opened(&here.console, "/compaction");
+    shows(&browser, "cannot run runners");
+    let tile = "document.querySelector('.units .unit').innerText";
+    browser.wait_for("the reason", &format!("{tile}.includes('runner')"), SOON);
+    browser.wait_for(
+        "the end",
+        &format!("/It starts nothing until \\d\\d:\\d\\d:\\d\\d/.test({tile})"),
+        SOON,
+    );
+    script_again(&runner, &kept);
+    here.allow("well");
+    here.allow("go");
+    browser.wait_for("the unit to run", &format!("!{tile}.includes('cannot run')"), SOON * 3);
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}
+
+/// Writes a program again.
+fn script_again(path: &Path, text: &[u8]) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn unit_that_is_away_is_drained_before_it_comes_back() {
+    let here = setting(2, &[]);
+    let id = here.cluster.submit(&["shop", "public", "orders"]);
+    here.allow("well");
+    here.allow("go");
+    assert_eq!(here.cluster.end(&id)["succeeded"], 6);
+    let unit = &here.cluster.units[1];
+    unit.kill9();
+    let browser = opened(&here.console, "/compaction");
+    let away = "document.querySelector('[aria-label=\"Units that are away\"]')";
+    browser.wait_for("the unit to be away", &format!("{away}?.innerText.includes('host1_9876')"), SOON);
+    browser.run(&format!("{away}.querySelector('button').click()"));
+    answer(&browser, "");
+    browser.wait_for("the drain", &format!("{away}?.innerText.includes('drained')"), SOON);
+    unit.start();
+    eventually("the unit to be back", SOON, || {
+        let nodes = here.cluster.nodes();
+        nodes
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|node| node["node"] == "host1_9876" && node["state"] == "drained")
+    });
+    browser.wait_for("no unit to be away", &format!("!{away}"), SOON);
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }

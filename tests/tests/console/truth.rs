@@ -140,3 +140,45 @@ fn six_windows_at_once_are_all_live() {
         assert_eq!(browser.errors(), Vec::<String>::new());
     }
 }
+
+/// Whether a line of a chart has values, then a gap, and then values again.
+fn has_gap(chart: &str) -> String {
+    format!(
+        "/v+n+v/.test([...({chart}?.chart?.data[1] || [])].map((value) => value === null ? 'n' : 'v').join(''))"
+    )
+}
+
+#[test]
+fn charts_have_a_gap_where_values_were_old() {
+    let server = RedisServer::start();
+    create(&server, "show:1", &sample_venue(2, 5));
+    let console = Console::start(&server, &[]);
+    // The page of a show makes its own points; those of the overview come from the console.
+    let browser = Browser::start();
+    let pages = [
+        ("/show?key=show:1", "document.querySelector('[aria-label^=\"Seats since\"] .chart')"),
+        ("/", "document.querySelector('[aria-label^=\"Grants\"] .chart')"),
+    ];
+    let windows = pages.map(|(path, chart)| {
+        let window = browser.open_window();
+        browser.go(&console.address(path));
+        let points = format!("({chart}?.chart?.data[1].length || 0) > 2");
+        browser.wait_for("some points", &points, SOON);
+        assert_eq!(browser.run(&format!("return {}", has_gap(chart))), false);
+        window
+    });
+    server.pause();
+    for window in &windows {
+        browser.enter(window);
+        browser.wait_for("old values", "document.querySelector('.values.old')", SOON);
+    }
+    // Longer than the time between two points after which a line has a gap.
+    browser.run("window.began = performance.now()");
+    browser.wait_for("some seconds", "performance.now() - window.began > 6000", SOON);
+    server.resume();
+    for (window, (path, chart)) in windows.iter().zip(pages) {
+        browser.enter(window);
+        browser.wait_for(&format!("the gap of {path}"), &has_gap(chart), SOON);
+        assert_eq!(browser.errors(), Vec::<String>::new());
+    }
+}

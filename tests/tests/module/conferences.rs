@@ -252,6 +252,7 @@ fn drained_host_stays_drained_when_its_unit_and_the_server_restart() {
     }
     let drained = realm.ok("CONF.REALM").field("drained");
     assert_eq!(drained.array(), [Reply::bulk("a"), Reply::bulk("c")]);
+    assert_eq!(realm.ok("CONF.STAT").field("drained"), drained);
     realm.ok("CMU.DRAIN HOST a OFF");
     assert_eq!(realm.begin("7", "").0, "a:2:2");
     // A unit that is about to end is drained itself, and the next unit of its host is not.

@@ -1,5 +1,6 @@
 //! The client of tasks: submits and changes them.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use allot_coordination::{Coordinator, Error, Kind, Node, Op};
@@ -13,8 +14,11 @@ use crate::hashing::choose;
 use crate::history::{self, Filter};
 use crate::ids::TaskId;
 use crate::node::{Drained, Units, follow};
+use crate::paths::decode;
 use crate::task::{MainTask, write};
 use crate::task_store::TaskStore;
+use crate::worker::offer::Offered;
+use crate::worker::unit_fault::Refusal;
 
 /// Time limit for reading the units.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -49,6 +53,25 @@ impl TaskClient {
     pub async fn monitor(&self) -> Result<Option<String>, Fault> {
         // The first candidate in the election is the leader. Reading the election does not join it.
         Ok(self.coordinator.leader(&self.store.paths.election()).await?)
+    }
+
+    /// The units that start nothing now because they cannot run runners.
+    pub async fn refusals(&self) -> Result<BTreeMap<String, Refusal>, Fault> {
+        let directory = self.store.paths.offers();
+        let names = self.store.children(&directory).await?;
+        let offers = self.store.tree.get_many(&directory, names).await?.into_iter();
+        let refusal = |data: &[u8]| serde_json::from_slice::<Offered>(data).ok()?.refusal;
+        Ok(offers.filter_map(|(name, offer)| Some((decode(&name), refusal(&offer.data)?))).collect())
+    }
+
+    /// The units that were here and are not present: each has an inbox, or is drained. With the time since which it is away,
+    /// in milliseconds since 1970, if the monitor has recorded it.
+    pub async fn away(&self, units: &Units) -> Result<BTreeMap<String, Option<u64>>, Fault> {
+        let mut away: BTreeMap<String, Option<u64>> =
+            units.drained.keys().map(|name| (name.clone(), None)).collect();
+        away.extend(self.store.inboxes().await?.into_iter().map(|(name, inbox)| (name, inbox.away)));
+        away.retain(|name, _| !units.live.contains_key(name));
+        Ok(away)
     }
 
     /// A task that is not packed into history.

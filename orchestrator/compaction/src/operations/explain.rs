@@ -12,7 +12,6 @@ use crate::node::Units;
 use crate::paths::decode;
 use crate::permits;
 use crate::task::MainTask;
-use crate::worker::offer::Offered;
 
 /// A time (milliseconds since 1970) as text for people.
 pub fn time(ms: u64) -> String {
@@ -43,12 +42,7 @@ impl TaskClient {
         let limits = limits(self, &task, &units).await?;
         let inboxes = self.store.inboxes().await?.into_iter();
         let away = inboxes.filter_map(|(unit, inbox)| Some((unit, inbox.away?))).collect();
-        let offers = self.store.children(&self.store.paths.offers()).await?;
-        let offers = self.store.tree.get_many(&self.store.paths.offers(), offers).await?.into_iter();
-        let is_faulty =
-            |data: &[u8]| serde_json::from_slice(data).is_ok_and(|offer: Offered| offer.is_faulty);
-        let faulty =
-            offers.filter(|(_, offer)| is_faulty(&offer.data)).map(|(name, _)| decode(&name)).collect();
+        let faulty = self.refusals().await?.into_keys().collect();
         let there = Presences { units: &units, away, faulty, time };
         Ok(reasons(&task, waits, &limits, &subs, &there, now_ms()))
     }

@@ -4,6 +4,7 @@
 use allot_coordination::{Error, Kind, Op};
 use serde::{Deserialize, Serialize};
 
+use super::unit_fault::Refusal;
 use crate::ids::TaskId;
 use crate::task::write;
 use crate::task_store::{Fault, TaskStore};
@@ -12,19 +13,18 @@ use crate::task_store::{Fault, TaskStore};
 const PACE_CHANGE: f64 = 1.5;
 
 /// What an offer says of its unit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Offered {
     /// The mean time of a run, in milliseconds; 0 if none has ended.
     pub(super) pace: u64,
-    /// Whether the unit starts nothing now because it cannot run runners.
-    #[serde(default)]
-    pub(crate) is_faulty: bool,
+    /// Why the unit starts nothing now, if it cannot run runners.
+    pub(crate) refusal: Option<Refusal>,
 }
 
 impl Offered {
     /// Whether others should learn of the change from this to `now`.
-    fn differs(self, now: Self) -> bool {
-        self.is_faulty != now.is_faulty || differs(self.pace, now.pace)
+    fn differs(&self, now: &Self) -> bool {
+        self.refusal != now.refusal || differs(self.pace, now.pace)
     }
 }
 
@@ -47,11 +47,11 @@ impl Offer {
         let delete = || Op::Delete { path: path(), version: None };
         let create =
             |offered: &Offered| Op::Create { path: path(), data: write(offered), kind: Kind::Ephemeral };
-        let ops = match (self.made, wanted) {
-            (None, Some(offered)) => vec![create(&offered)],
+        let ops = match (&self.made, &wanted) {
+            (None, Some(offered)) => vec![create(offered)],
             (Some(_), None) => vec![delete()],
             // As a new node, since those who follow the offers watch their names only.
-            (Some(made), Some(offered)) if made.differs(offered) => vec![delete(), create(&offered)],
+            (Some(made), Some(offered)) if made.differs(offered) => vec![delete(), create(offered)],
             (None, None) | (Some(_), Some(_)) => return Ok(()),
         };
         match self.store.tree.multi(ops).await {

@@ -186,7 +186,7 @@ impl Worker {
             let ids = names.ok()?.iter().filter_map(|name| name.parse().ok()).collect::<Vec<TaskId>>();
             let offered: Offered = serde_json::from_slice(&offer.ok()?.data).unwrap_or_default();
             let ids = ids.into_iter().filter(|id| !id.is_main()).collect();
-            let starts_nothing = present.is_drained(name) || offered.is_faulty;
+            let starts_nothing = present.is_drained(name) || offered.refusal.is_some();
             Some(Offering { name: name.clone(), slots: info.slots, pace: offered.pace, starts_nothing, ids })
         });
         Ok(units.collect())

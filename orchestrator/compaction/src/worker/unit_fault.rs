@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use allot_runtime::time::now_ms;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -18,11 +20,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How long a unit starts nothing else after a start that tries whether it can run runners again.
 const TRY_PAUSE: Duration = Duration::from_secs(5);
 
+/// Why a unit starts nothing for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// The reason, for people.
+    pub why: String,
+    /// When the unit tries again, in milliseconds since 1970; 0 if that is not known yet.
+    pub until: u64,
+}
+
 /// The fault of a unit. Clones share it.
 #[derive(Clone)]
 pub(crate) struct UnitFault {
-    /// The reason why the unit starts nothing; `None` if it does.
-    why: watch::Sender<Option<String>>,
+    /// Why the unit starts nothing; `None` if it does.
+    refusal: watch::Sender<Option<Refusal>>,
     /// Whether a runner has run since the last fault.
     has_worked: Arc<AtomicBool>,
     times: Arc<Mutex<Times>>,
@@ -41,7 +52,7 @@ impl UnitFault {
     /// No fault is known yet.
     pub(crate) fn new() -> Self {
         Self {
-            why: watch::Sender::new(None),
+            refusal: watch::Sender::new(None),
             has_worked: Arc::new(AtomicBool::new(true)),
             times: Arc::default(),
         }
@@ -51,19 +62,33 @@ impl UnitFault {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The reason why the unit starts nothing, with notification of changes.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<String>> {
-        self.why.subscribe()
+    /// Why the unit starts nothing, with notification of changes.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Refusal>> {
+        self.refusal.subscribe()
+    }
+
+    /// Why the unit starts nothing now.
+    pub(super) fn now(&self) -> Option<Refusal> {
+        self.refusal.borrow().clone()
     }
 
     pub(super) fn is_present(&self) -> bool {
-        self.why.borrow().is_some()
+        self.refusal.borrow().is_some()
     }
 
     /// The unit could not run a runner.
     pub(super) fn refused(&self, why: &str) {
         self.times().fault = Some(Instant::now());
-        self.why.send_replace(Some(why.to_owned()));
+        self.set(Some(why.to_owned()));
+    }
+
+    /// Sets the reason. The time until which the unit starts nothing remains.
+    fn set(&self, why: Option<String>) {
+        self.refusal.send_if_modified(|refusal| {
+            let until = refusal.as_ref().map_or(0, |refusal| refusal.until);
+            let next = why.map(|why| Refusal { why, until });
+            std::mem::replace(refusal, next.clone()) != next
+        });
     }
 
     /// A runner that began at this time has run to its end. One that began before the last fault shows nothing.
@@ -109,13 +134,18 @@ impl UnitFault {
     pub(crate) async fn follow(self, node_context: NodeContext) {
         let (mut pause, mut changes) = (FIRST_PAUSE, self.subscribe());
         loop {
-            let problem = node_context.launch.problem(&node_context.config).await;
-            self.why.send_if_modified(|why| std::mem::replace(why, problem.clone()) != problem);
+            self.set(node_context.launch.problem(&node_context.config).await);
             if changes.wait_for(Option::is_some).await.is_err() {
                 return;
             }
             let has_worked = self.has_worked.swap(false, Ordering::Relaxed);
             pause = if has_worked { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            let until = now_ms().saturating_add(pause.as_millis() as u64);
+            self.refusal.send_modify(|refusal| {
+                if let Some(refusal) = refusal {
+                    refusal.until = until;
+                }
+            });
             sleep(pause).await;
         }
     }

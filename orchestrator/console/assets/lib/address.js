@@ -18,9 +18,11 @@ export function link(page, chosen = {}) {
   return `/${page === "overview" ? "" : page}${text ? `?${text}` : ""}`;
 }
 
-/** Goes to a page. @param {string} to @param {boolean} [replace] */
+/** Goes to a page. @param {string} to @param {boolean} [replace] whether the way back leaves out where one is */
 export function go(to, replace = false) {
-  history[replace ? "replaceState" : "pushState"](null, "", to);
+  // Who goes where he is needs no further way back.
+  const isHere = to === location.pathname + location.search;
+  history[replace || isHere ? "replaceState" : "pushState"](null, "", to);
   changed();
 }
 
@@ -28,6 +30,12 @@ export function go(to, replace = false) {
 export function choose(change) {
   const { page, chosen } = here();
   go(link(page, { ...chosen, ...change }), true);
+}
+
+/** Goes to a thing of this page, such as a conference. @param {Record<string, string | undefined | null>} change */
+export function visit(change) {
+  const { page, chosen } = here();
+  go(link(page, { ...chosen, ...change }));
 }
 
 /** The page's address, drawn again when it changes. */

@@ -20,20 +20,45 @@ export function address(path, query = {}) {
 /** Longest wait for an answer, in milliseconds. */
 const PATIENCE = 30000;
 
-/** @param {string} path @param {RequestInit} [more] */
-async function ask(path, more) {
-  const answer = await fetch(path, { ...more, signal: AbortSignal.timeout(PATIENCE) }).catch(() => {
+/** @param {string} path @param {RequestInit} more @param {AbortSignal[]} [ends] */
+async function ask(path, more, ends = []) {
+  const signal = AbortSignal.any([AbortSignal.timeout(PATIENCE), ...ends]);
+  const answer = await fetch(path, { ...more, signal }).catch(() => {
     throw new Refusal(0, { code: "console-away", message: "the console does not answer" });
   });
-  const body = await answer.json().catch(() => ({}));
+  const body = await answer.json().catch(() => {
+    if (!answer.ok) return {};
+    throw new Refusal(0, { code: "console-away", message: "the answer of the console has no end" });
+  });
   if (answer.status === 401 && body.code === "no-token") leavers.forEach((leave) => leave());
   if (!answer.ok) throw new Refusal(answer.status, body);
   return body;
 }
 
+/** The reads whose answers are awaited. @type {Set<AbortController>} */
+const reads = new Set();
+/** Whether the console was away and has not been heard since. */
+let wasAway = false;
+
+/** The console is there again: an answer that was on its way when it went may never come, so reads are repeated. */
+function readAgain() {
+  wasAway = false;
+  reads.forEach((read) => read.abort());
+}
+
 /** Reads. @param {string} path @param {Record<string, string | number | undefined | null>} [query] */
 export async function get(path, query) {
-  return ask(address(path, query));
+  for (;;) {
+    const own = new AbortController();
+    reads.add(own);
+    try {
+      return await ask(address(path, query), {}, [own.signal]);
+    } catch (error) {
+      if (!own.signal.aborted) throw error;
+    } finally {
+      reads.delete(own);
+    }
+  }
 }
 
 /** Acts. @param {string} path @param {object} body @param {string} [method] */
@@ -57,7 +82,7 @@ const PRESENT = 5000;
 
 /** What listens, by topic. @type {Map<string, Set<Record<string, (data: any) => void>>>} */
 const listeners = new Map();
-/** What is told that the session has ended. @type {Set<() => void>} */
+/** What is told that the session may have ended. @type {Set<() => void>} */
 const leavers = new Set();
 /** @type {MessagePort | null} */
 let port = null;
@@ -96,6 +121,8 @@ function seen() {
 
 /** A message of the stream. */
 function heard({ event, topic, data }) {
+  if (event === "down") wasAway = true;
+  if (event === "up" && wasAway) readAgain();
   if (event === "session") leavers.forEach((leave) => leave());
   const told = topic === null ? [...listeners.values()] : [listeners.get(topic) || []];
   // Where a reader does not read again by itself, a new stream gives it the latest state.
@@ -103,7 +130,10 @@ function heard({ event, topic, data }) {
     else if (event === "resync") present(true);
 }
 
-/** Calls `leave` when the session has ended. @param {() => void} leave */
+/**
+ * Calls `leave` when a request was refused for want of a session. It may be one from before the last login.
+ * @param {() => void} leave
+ */
 export function onLeave(leave) {
   leavers.add(leave);
   return () => leavers.delete(leave);

@@ -13,11 +13,12 @@ const GAP = 5000;
  * Lines over time, once there are two points.
  * @param {{label: string, at: number[], lines: {name: string, values: (number | null)[], colour: string, fill?:
  *   boolean, dash?: number[]}[],
- *          height?: number, unit?: string, gap?: number, stepped?: boolean}} props `at` in milliseconds; `gap` is the
- *   time without a point after which a line has a gap; a `stepped` line keeps a value until the next point
+ *          height?: number, unit?: string, gap?: number, stepped?: boolean, none?: string}} props `at` in
+ *   milliseconds; `gap` is the time without a point after which a line has a gap; a `stepped` line keeps a value until
+ *   the next point; `none` is what is said before there are two points
  */
 export function Chart(props) {
-  return props.at.length < 2 ? html`<p class="hint">The chart begins when somebody looks.</p>`
+  return props.at.length < 2 ? html`<p class="hint">${props.none ?? "The chart begins with its second point."}</p>`
     : html`<${Plot} ...${props} />`;
 }
 
@@ -42,7 +43,7 @@ function Plot({ label, at, lines, height = 180, unit = "", gap = GAP, stepped = 
           scales: { x: { range: (_, from, to) => [Math.min(from, to - SHORTEST), to] },
             y: { range: (_, low, high) => [Math.min(0, low), Math.max(1, high * 1.1)] } },
           axes: [{ ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map((tick) => moment(tick, ticks)) },
-            { ...axis, size: 48 }],
+            { ...axis, size: (_, labels) => Math.max(48, 18 + 7 * longest(labels)) }],
           series: [
             {},
             ...lines.map((line) => ({
@@ -69,7 +70,10 @@ function Plot({ label, at, lines, height = 180, unit = "", gap = GAP, stepped = 
     };
   }, [shape, height]);
   useEffect(() => { chart.current?.setData(data); });
-  const last = lines.map((line) => [line, `${number(Math.round((line.values.at(-1) ?? 0) * 10) / 10)}${unit}`]);
+  // While values are old, there is none of now.
+  const shown = (value) => (value === null || value === undefined ? "–"
+    : `${number(Math.round(value * 10) / 10)}${unit}`);
+  const last = lines.map((line) => [line, shown(line.values.at(-1))]);
   return html`<figure class="chart-of">
     <div class="chart" ref=${place} role="img" aria-label=${`${label}: now ${last.map(([line,
       value]) => `${line.name} ${value}`).join(", ")}`}></div>
@@ -79,6 +83,9 @@ function Plot({ label, at, lines, height = 180, unit = "", gap = GAP, stepped = 
       ${line.name} <b>${value}</b></span>`)}</figcaption>
   </figure>`;
 }
+
+/** The length of the longest label of an axis. @param {string[] | null} labels */
+const longest = (labels) => Math.max(0, ...(labels || []).map((label) => label?.length || 0));
 
 /** The times in seconds, and the values of each line, with gaps. */
 function series(at, lines, gap) {

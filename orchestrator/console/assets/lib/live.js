@@ -1,5 +1,5 @@
 // Live values of a page.
-import { useEffect, useState } from "./ui.js";
+import { useCallback, useEffect, useRef, useState } from "./ui.js";
 import { listen } from "./api.js";
 
 /** Before the first message. */
@@ -52,19 +52,39 @@ function changed({ items, more }, changes) {
 
 /**
  * The latest answer to a question, which is asked when the component appears, when one of `of` changes and, while
- * somebody sees the page, at an interval. @param {() => Promise<any>} ask @param {any[]} of @param {number} [ms]
+ * somebody sees the page, at an interval, but never while an answer is awaited. After a refusal, the answer before
+ * remains, and `wrong` says why there is no other. @param {() => Promise<any>} ask @param {any[]} of
+ * @param {number} [ms]
  */
 export function useAsk(ask, of, ms) {
   const [found, set] = useState({ answer: null, wrong: "" });
   useEffect(() => {
-    let live = true;
-    const run = () => ask().then((answer) => live && set({ answer, wrong: "" }),
-      (error) => live && set({ answer: null, wrong: error.message }));
+    let live = true, waits = false;
+    const run = () => {
+      if (waits) return;
+      waits = true;
+      ask().then((answer) => live && set({ answer, wrong: "" }),
+        (error) => live && set(({ answer }) => ({ answer, wrong: error.message }))).then(() => { waits = false; });
+    };
     run();
     const timer = ms && setInterval(() => document.hidden || run(), ms);
     return () => { live = false; clearInterval(timer); };
   }, of);
   return found;
+}
+
+/**
+ * Whether something that was asked is still wanted: each question makes those before void, and all are void when the
+ * component has gone. @returns {() => () => boolean} asks, and gives what says so
+ */
+export function useLatest() {
+  const latest = useRef(0);
+  useEffect(() => () => { latest.current = -1; }, []);
+  return useCallback(() => {
+    if (latest.current < 0) return () => false;
+    const own = (latest.current += 1);
+    return () => latest.current === own;
+  }, []);
 }
 
 /** Draws a component again at an interval. @param {number} ms */

@@ -1,8 +1,9 @@
 // Small parts of pages.
 import { createContext, html, useContext, useEffect, useRef, useState } from "./ui.js";
 import { command, send } from "./api.js";
-import { choose, here, useAddress } from "./address.js";
+import { go, here, link, useAddress } from "./address.js";
 import { clock } from "./format.js";
+import { Partly } from "./many.js";
 import { useLive } from "./live.js";
 import { title as setTitle } from "./title.js";
 
@@ -94,7 +95,7 @@ export function KeyChoice({ keys, kind, value, label }) {
   const all = pagesOf(keys, kind);
   if (value && !all.includes(value)) all.unshift(value);
   return html`<label class="choice"><span>${label}</span>
-    <select value=${value} onChange=${(event) => choose({ key: event.target.value })}>
+    <select value=${value} onChange=${(event) => go(link(here().page, { key: event.target.value }))}>
       ${all.map((key) => html`<option value=${key} selected=${key === value}>${key}</option>`)}
     </select></label>`;
 }
@@ -103,6 +104,7 @@ export function KeyChoice({ keys, kind, value, label }) {
  * @typedef {string | ((...typed: string[]) => string)} Ask a question, which says whom and how many the action
  *   concerns, perhaps by what is typed
  * @typedef {[string, string, ...(string | number)[]]} Words a command with its key and arguments
+ * @typedef {{ask: string, words?: Words, act?: (told: (said: string) => void) => Promise<any>}} Undone
  * @typedef {{title: string, value?: string | number}} Field what the operator may type as an answer, and what is
  *   there before
  *
@@ -110,30 +112,40 @@ export function KeyChoice({ keys, kind, value, label }) {
  * not see it.
  * @param {{can: boolean, words?: (...typed: string[]) => Words, path?: string, body?: () => object,
  *          ask?: Ask, fields?: Field[], check?: (...typed: string[]) => string,
- *          act?: (...typed: string[]) => Promise<any>, done?: (result: any) => void,
- *          tell?: (result: any) => string, undo?: (result: any) => {ask: string, words: Words},
+ *          act?: (told: (said: string) => void, ...typed: string[]) => Promise<any>, done?: (result: any) => void,
+ *          tell?: (result: any) => string, undo?: (result: any) => Undone,
  *          children?: any, tone?: string, disabled?: boolean}} props
- *        `check` says why what was typed cannot be; `tell` says in words what the result is; `undo` has the command
- *        that makes the action undone, and its question
+ *        `check` says why what was typed cannot be; `act` does what is more than one command, and tells how far it is;
+ *        `tell` says in words what the result is; `undo` has what makes the action undone, and its question
  */
 export function Act({ can, words, path, body, act, ask, fields, check, done, tell, undo, children, tone, disabled }) {
   const [state, set] = useState({ busy: false, said: "", wrong: false });
   const [asking, setAsking] = useState(false);
   const isOld = useContext(Old);
-  const alive = useRef(true);
+  const alive = useRef(true), busy = useRef(false);
   useEffect(() => () => { alive.current = false; }, []);
   if (!can) return null;
+  const show = (next) => { if (alive.current) set(next); };
   const run = async (...typed) => {
+    // A second click may come before the button is drawn as disabled.
+    if (busy.current) return;
+    busy.current = true;
     setAsking(false);
     set({ busy: true, said: "", wrong: false });
+    // Who acts may be on another page when it is done.
+    const page = pageOf(here());
+    const offer = (result) => offerUndo(undo ? { ...undo(result), page } : null);
     try {
-      const result = act ? await act(...typed) : words ? await command(...words(...typed))
-        : (await send(path, body())).result;
-      if (alive.current) set({ busy: false, said: tell ? tell(result) : "done", wrong: false });
-      offerUndo(undo ? { ...undo(result), page: pageOf(here()) } : null);
+      const result = act ? await act((said) => show({ busy: true, said, wrong: false }), ...typed)
+        : words ? await command(...words(...typed)) : (await send(path, body())).result;
+      show({ busy: false, said: tell ? tell(result) : "done", wrong: false });
+      offer(result);
       done?.(result);
     } catch (error) {
-      if (alive.current) set({ busy: false, said: error.message, wrong: true });
+      show({ busy: false, said: error.message, wrong: true });
+      if (error instanceof Partly) offer(error.result);
+    } finally {
+      busy.current = false;
     }
   };
   return html`<span class="act">
@@ -148,7 +160,7 @@ export function Act({ can, words, path, body, act, ask, fields, check, done, tel
 /** The page and the key of an address. @param {{page: string, chosen: {key?: string}}} address */
 const pageOf = ({ page, chosen }) => `${page} ${chosen.key || ""}`;
 /** What makes the last action undone, and what is told when that changes. */
-let lastUndo = /** @type {{ask: string, words: Words, page: string} | null} */ (null);
+let lastUndo = /** @type {(Undone & {page: string}) | null} */ (null);
 const undoListeners = new Set();
 
 function offerUndo(offer) {
@@ -165,8 +177,8 @@ function Undo() {
     return () => { undoListeners.delete(set); };
   }, []);
   if (!offer || offer.page !== page) return null;
-  return html`<div class="undo" role="status"><${Act} can ask=${offer.ask} words=${() => offer.words}>Undo</${Act}>
-    <span class="hint">the last action</span></div>`;
+  return html`<div class="undo" role="status"><${Act} can ask=${offer.ask} act=${offer.act}
+    words=${() => offer.words}>Undo</${Act}> <span class="hint">the last action</span></div>`;
 }
 
 /**

@@ -11,7 +11,8 @@ const SHOWN = 200;
  * @param {any} value
  */
 function field(value) {
-  let written = value === null || value === undefined ? "" : String(value);
+  // What has no end is sorted behind the rest.
+  let written = value === null || value === undefined || value === Infinity ? "" : String(value);
   if (typeof value === "object" && value) written = JSON.stringify(value);
   // Telephone numbers and negative numbers are none.
   const isFormula = /^[=@\t\r+-]/.test(written) && !/^[+-][\d.]+$/.test(written);
@@ -20,7 +21,7 @@ function field(value) {
 }
 
 /** Saves rows as a CSV file. @param {string} name @param {any[][]} rows */
-function save(name, rows) {
+export function save(name, rows) {
   const lines = rows.map((row) => row.map(field).join(","));
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([`${lines.join("\r\n")}\r\n`], { type: "text/csv" }));

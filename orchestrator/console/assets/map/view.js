@@ -1,5 +1,5 @@
-// The drawing of a show on a canvas: what is below the seats, the seats, and what is above them. Zoom and pan are
-// here; what they mean for the page is not.
+// The drawing of a show on canvases: what is below the seats, the seats, the names on them, and what is above all of
+// it. Zoom and pan are here; what they mean for the page is not.
 import { BLOCKED, FREE, HELD, SOLD } from "./model.js";
 import { Dots, Raster } from "./raster.js";
 import { onColours } from "../lib/colours.js";
@@ -9,6 +9,10 @@ import { palette } from "./palette.js";
 const SHAPES = 13;
 /** Time for which a changed seat is marked, in milliseconds, and most marks at once. */
 const FLASH = 700, FLASHES = 1500;
+/** Marks beyond which they are no circles, and fade in fewer steps: a rush must leave the page time. */
+const MANY = 100;
+/** Time between two steps of many marks, in milliseconds. */
+const STEP = 60;
 /** Radius in pixels of the canvas below which a dot is a pixel or two. */
 const SMALL = 1.6;
 /** Pixels of the screen for a unit, at most. */
@@ -16,8 +20,8 @@ const CLOSEST = 60;
 /** The smallest scale, as a part of the one that shows everything. */
 const SMALLEST = 0.7;
 /** The layers. */
-const BELOW = 1, SEATS = 2, ALL = 7;
-export const ABOVE = 4;
+const BELOW = 1, SEATS = 2, NAMES = 4, ALL = 15;
+export const ABOVE = 8;
 /** Part of its room that a seat takes. */
 const SEAT = 0.8;
 /** Room in pixels below which a seat takes all of its room, and above which it takes [`SEAT`] of it. */
@@ -29,7 +33,7 @@ export class View {
   /** @param {HTMLElement} place */
   constructor(place) {
     this.place = place;
-    this.layers = ["below", "seats", "above"].map((name) => {
+    this.layers = ["below", "seats", "names", "above"].map((name) => {
       const canvas = document.createElement("canvas");
       canvas.className = `layer ${name}`;
       canvas.setAttribute("aria-hidden", "true");
@@ -39,7 +43,8 @@ export class View {
     const contexts = this.layers.map((canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")));
     this.below = contexts[0];
     this.seats = contexts[1];
-    this.above = contexts[2];
+    this.names = contexts[2];
+    this.above = contexts[3];
     /** Size in pixels of the page, and in those of the canvas. */
     this.width = this.height = this.wide = this.tall = 0;
     this.ratio = 1;
@@ -49,11 +54,16 @@ export class View {
     this.carried = null;
     this.raster = new Raster(this.seats);
     this.dots = new Map();
-    this.flashes = new Map();
+    /** Seats that have changed at once, and when. @type {{since: number, seats: number[]}[]} */
+    this.flashes = [];
+    /** How many seats these are. */
+    this.flashing = 0;
     this.changed = ALL;
     this.chosen = new Set();
     this.hovered = -1;
     this.onlyTier = -1;
+    /** The timer of the next step of many marks; 0 without one. */
+    this.fading = 0;
     this.calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.paint = palette();
     this.endColours = onColours(() => {
@@ -70,6 +80,7 @@ export class View {
   close() {
     this.endColours();
     this.resizes.disconnect();
+    clearTimeout(this.fading);
     this.layers.forEach((canvas) => canvas.remove());
     this.show = null;
   }
@@ -79,6 +90,7 @@ export class View {
     this.show = show;
     this.layout = layout;
     this.look = new Uint8Array(show.size).fill(255);
+    [this.flashes, this.flashing] = [[], 0];
     for (let at = 0; at < show.size; at += 1) this.dress(at);
     this.pitch = Math.min(...layout.pitch);
     if (!keep) this.fit();
@@ -104,10 +116,11 @@ export class View {
 
   /** Seats have changed. @param {number[]} changed */
   change(changed) {
-    const now = performance.now();
-    for (const at of changed) {
-      this.dress(at);
-      if (!this.calm && this.flashes.size < FLASHES) this.flashes.set(at, now);
+    changed.forEach((at) => this.dress(at));
+    if (!this.calm) {
+      const seats = changed.slice(0, FLASHES - this.flashing);
+      if (seats.length) this.flashes.push({ since: performance.now(), seats });
+      this.flashing += seats.length;
     }
     if (changed.length) this.draw(SEATS | ABOVE);
   }
@@ -239,7 +252,6 @@ export class View {
     return found;
   }
 
-  /** Asks for a draw in the next frame. */
   /** Draws layers that have changed, with the next frame. @param {number} [layers] */
   draw(layers = ALL) {
     this.changed |= layers;
@@ -256,8 +268,11 @@ export class View {
     this.changed = 0;
     if (changed & BELOW) this.drawBelow();
     if (changed & SEATS) this.drawSeats();
+    if (changed & NAMES) this.drawNames();
     if (changed & ABOVE) this.drawAbove();
-    if (this.flashes.size) this.draw(ABOVE);
+    if (!this.flashing || this.fading) return;
+    if (this.flashing <= MANY) this.draw(ABOVE);
+    else this.fading = setTimeout(() => { this.fading = 0; this.draw(ABOVE); }, STEP);
   }
 
   sx(x) { return (x - this.left) * this.scale; }
@@ -374,39 +389,46 @@ export class View {
     context.globalAlpha = 1;
   }
 
-  drawAbove() {
-    const { above: context, paint, layout, scale } = this;
+  drawNames() {
+    const { names: context } = this;
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.clearRect(0, 0, this.width, this.height);
     this.drawTitles(context);
     this.drawRows(context);
-    const now = performance.now();
-    for (const [at, since] of this.flashes) {
-      const age = (now - since) / FLASH;
-      if (age >= 1) {
-        this.flashes.delete(at);
-        continue;
-      }
+  }
+
+  /** Rings around the seats that have just changed: they grow and fade. Those of one change are one path. */
+  drawFlashes(context) {
+    const { layout, paint, scale } = this, now = performance.now();
+    this.flashes = this.flashes.filter(({ since }) => now - since < FLASH);
+    this.flashing = this.flashes.reduce((sum, { seats }) => sum + seats.length, 0);
+    context.strokeStyle = paint.flash;
+    context.lineWidth = 1.5;
+    for (const { since, seats } of this.flashes) {
+      const age = (now - since) / FLASH, radius = Math.max(2, scale * 0.5) * (1 + age * 1.4);
       context.globalAlpha = (1 - age) * 0.8;
-      context.strokeStyle = paint.flash;
-      context.lineWidth = 1.5;
       context.beginPath();
-      context.arc(this.sx(layout.x[at]), this.sy(layout.y[at]), Math.max(2, scale * 0.5) * (1 + age * 1.4), 0,
-        2 * Math.PI);
+      for (const at of seats) {
+        const x = this.sx(layout.x[at]), y = this.sy(layout.y[at]);
+        if (x < -radius || y < -radius || x > this.width + radius || y > this.height + radius) continue;
+        if (this.flashing > MANY) context.rect(x - radius, y - radius, 2 * radius, 2 * radius);
+        else {
+          context.moveTo(x + radius, y);
+          context.arc(x, y, radius, 0, 2 * Math.PI);
+        }
+      }
       context.stroke();
     }
     context.globalAlpha = 1;
-    const ring = (at, width, more) => {
-      const radius = Math.max(3.5, scale * 0.5) + more;
-      context.beginPath();
-      context.roundRect(this.sx(layout.x[at]) - radius, this.sy(layout.y[at]) - radius, radius * 2, radius * 2,
-        radius * 0.35);
-      context.lineWidth = width;
-      context.strokeStyle = paint.chosen;
-      context.stroke();
-    };
-    for (const at of this.chosen) ring(at, 2, 0);
-    if (this.hovered >= 0) ring(this.hovered, 2.5, 1);
+  }
+
+  drawAbove() {
+    const { above: context, paint, layout } = this;
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    context.clearRect(0, 0, this.width, this.height);
+    this.drawFlashes(context);
+    this.rings(context, this.chosen, 2, 0);
+    if (this.hovered >= 0) this.rings(context, [this.hovered], 2.5, 1);
     if (this.carried) {
       const [at, x, y] = this.carried;
       context.strokeStyle = paint.chosen;
@@ -427,6 +449,23 @@ export class View {
       context.strokeRect(Math.min(x1, x2), Math.min(y1, y2), Math.abs(x2 - x1), Math.abs(y2 - y1));
       context.setLineDash([]);
     }
+  }
+
+  /** Rings around seats, as one path: thousands may be selected. @param {Iterable<number>} seats */
+  rings(context, seats, width, more) {
+    const { layout, scale } = this, radius = Math.max(3.5, scale * 0.5) + more;
+    // Small ones have no corners that could be seen.
+    const isRound = radius > 5;
+    context.beginPath();
+    for (const at of seats) {
+      const x = this.sx(layout.x[at]) - radius, y = this.sy(layout.y[at]) - radius;
+      if (x < -2 * radius || y < -2 * radius || x > this.width || y > this.height) continue;
+      if (isRound) context.roundRect(x, y, radius * 2, radius * 2, radius * 0.35);
+      else context.rect(x, y, radius * 2, radius * 2);
+    }
+    context.lineWidth = width;
+    context.strokeStyle = this.paint.chosen;
+    context.stroke();
   }
 
   /** The labels of rows beside their first seat, if there is room. */

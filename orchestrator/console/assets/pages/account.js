@@ -1,7 +1,7 @@
 // One account of a book: its record, its last assignments, and what an operator does with it.
 import { html } from "../lib/ui.js";
 import { command } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Act, Badge, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
@@ -23,7 +23,7 @@ export function AccountPanel({ name, account, mark, modules, can, tones }) {
   const ask = () => Promise.all([command("ACCOUNT.INFO", name, "ACCOUNT", account),
     command("ACCOUNT.HISTORY", name, account)]);
   const { answer, wrong } = useAsk(ask, [name, account, mark]);
-  const close = html`<button type="button" class="quiet" onClick=${() => choose({ account: null })}>Close</button>`;
+  const close = html`<button type="button" class="quiet" onClick=${() => visit({ account: null })}>Close</button>`;
   if (!answer) return html`<${Panel} title=${`Account ${account}`} wide extra=${close}>
     <p class="hint">${wrong || "…"}</p></${Panel}>`;
   const [record, history] = answer;

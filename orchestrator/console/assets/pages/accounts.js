@@ -1,7 +1,7 @@
 // A book of accounts: departments, modules and instances with their use, and the moves that a rebalance would make.
 import { html, useMemo } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Act, Badge, Figure, LivePage, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
@@ -41,7 +41,7 @@ function Book({ name, state, chosen, can }) {
       <${Panel} title="Accounts" wide extra=${state.more ? html`<span
         class="hint">the first ${number(state.accounts.length)}</span>` : null}>
         <${Table} id="accounts" label="Accounts" columns=${columns} rows=${state.accounts} none="no accounts"
-          pick=${(row) => choose({ account: row.account })} picked=${(row) => row.account === chosen.account} />
+          pick=${(row) => visit({ account: row.account })} picked=${(row) => row.account === chosen.account} />
           </${Panel}>
       ${chosen.account ? html`<${AccountPanel} key=${`${name} ${chosen.account}`} name=${name}
         account=${chosen.account} mark=${JSON.stringify(picked)} tones=${TONES}

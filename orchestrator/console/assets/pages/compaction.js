@@ -2,12 +2,12 @@
 // does.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Act, Badge, Page, Panel, Reading } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
 import { Table } from "../lib/table.js";
-import { useLive } from "../lib/live.js";
-import { number, percent, size, span, text, time } from "../lib/format.js";
+import { useLatest, useLive } from "../lib/live.js";
+import { clock, number, percent, size, span, text, time } from "../lib/format.js";
 import { Grid, taskOf } from "./partitions.js";
 import { Schedules, timing } from "./schedules.js";
 import { Change, Submit } from "./task-forms.js";
@@ -34,7 +34,7 @@ export function CompactionPage({ chosen, can }) {
     { name: "finished", title: "Finished", cell: (task) => time(task.finished) },
   ], []);
   if (!state) return html`<${Reading} trouble=${trouble} what="the tasks" />`;
-  const { tasks, units, points, paused } = state;
+  const { tasks, units, away, points, paused } = state;
   const running = partitions.filter((one) => one.state === "running");
   return html`<${Page} trouble=${trouble} title="Compaction">
     <div class="grid">
@@ -61,12 +61,15 @@ export function CompactionPage({ chosen, can }) {
         <div class="units">${units.map((unit) => html`<${Unit} key=${unit.node} unit=${unit} can=${can}
           running=${running.filter((one) => one.worker === unit.node).length} />`)}</div>
         ${units.length ? null : html`<p class="hint">No unit of compaction is there.</p>`}
+        ${away.length ? html`<h2 style=${{ margin: "12px 0 6px" }}>Away</h2>
+          <ul class="plan" aria-label="Units that are away">
+          ${away.map((unit) => html`<${Away} key=${unit.node} unit=${unit} can=${can} />`)}</ul>` : null}
       </${Panel}>
       <${Panel} title="History" wide>
         <${Narrow} wanted=${wanted} want=${want} />
         <${Table} id="history" label="Tasks and rounds that have ended" columns=${columns} rows=${history.tasks}
           none="no task and no round has ended so"
-          pick=${(task) => choose({ task: task.id, round: isRound(task) ? task.round : null })}
+          pick=${(task) => visit({ task: task.id, round: isRound(task) ? task.round : null })}
           picked=${(task) => isChosen(task, chosen)} />
         ${history.next ? html`<div class="acts"><button type="button" onClick=${history.more}>Older tasks</button>
           </div>` : null}
@@ -182,11 +185,14 @@ function Reassign({ can, id, units }) {
 }
 
 function Unit({ unit, running, can }) {
-  const { node, drained } = unit;
+  const { node, drained, refusal } = unit;
   const ask = `Drain ${node}? It finishes the ${running} subtasks that run, and others take those that wait.`;
   return html`<div class="unit"><div class="head"><span class="name">${node}</span>
       ${unit.monitor ? html`<${Badge} tone="good">monitor</${Badge}>` : null}
-      ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}</div>
+      ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}
+      ${refusal ? html`<${Badge} tone="bad">cannot run runners</${Badge}>` : null}</div>
+    ${refusal ? html`<p class="trouble">${refusal.why}. ${refusal.until
+      ? `It starts nothing until ${clock(refusal.until)}.` : "It starts nothing for a while."}</p>` : null}
     <div class="room"><b>${number(running)}</b> <span class="hint">of ${number(unit.slots)} slots, cluster ${unit.pc}
       </span></div>
     <div class="hint">since ${time(unit.started)}</div>
@@ -194,12 +200,21 @@ function Unit({ unit, running, can }) {
       ${drained ? "Undrain" : "Drain"}</${Act}></div>`;
 }
 
+/** A unit that was here. A drain outlasts its absence. */
+function Away({ unit: { node, drained, since }, can }) {
+  return html`<li><span>${node} ${drained ? html`<${Badge} tone="warn">drained</${Badge}>` : null}
+    <span class="hint">${since ? `away since ${time(since)}` : "away"}</span></span>
+    <${Act} can=${can} path="compaction/drain" body=${() => ({ node, drained: !drained })}
+      ask=${drained ? `Undrain ${node}? It takes subtasks again when it comes back.`
+        : `Drain ${node}? It takes no subtasks when it comes back.`}>${drained ? "Undrain" : "Drain"}</${Act}></li>`;
+}
+
 function Ended({ task, failures, can }) {
   if (!task) return null;
   const { id, table, done, failed, stopped } = task;
   const round = isRound(task) ? task.round : undefined;
   return html`<${Panel} title=${round ? `Round ${round} of task ${id}` : `Task ${id}`} wide extra=${html`<button
-    type="button" class="quiet" onClick=${() => choose({ task: null, round: null })}>Close</button>`}>
+    type="button" class="quiet" onClick=${() => visit({ task: null, round: null })}>Close</button>`}>
     <p>${table}: ${number(done)} done, ${number(failed)} failed, ${number(stopped)} stopped.
       Created ${time(task.created)}, started ${time(task.started)}, finished ${time(task.finished)}${task.started
       && task.finished ? `, after ${span(task.finished - task.started)}` : ""}.</p>
@@ -216,10 +231,16 @@ function Ended({ task, failures, can }) {
 /** The last failures of a task or of a round, and all of them, page by page, for those who ask. */
 function Failures({ id, round, failed, last }) {
   const [{ all, next, trouble }, set] = useState({ all: null, next: null, trouble: "" });
-  const read = (cursor) => get("compaction/failures", { id, round, cursor }).then(
-    (found) => set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next, trouble: "" })),
-    (error) => set((old) => ({ ...old, trouble: error.message })),
-  );
+  const latest = useLatest();
+  const read = (cursor) => {
+    // The page that was asked for last is added, and once.
+    const isWanted = latest();
+    get("compaction/failures", { id, round, cursor }).then(
+      (found) => isWanted() && set((old) => ({ all: [...(cursor ? old.all : []), ...found.items], next: found.next,
+        trouble: "" })),
+      (error) => isWanted() && set((old) => ({ ...old, trouble: error.message })),
+    );
+  };
   return html`${(all || last).map((failure) => html`<details><summary>
     ${failure.partition} at ${failure.worker}: ${failure.message}</summary><pre>${failure.output}</pre></details>`)}
     ${all === null && failed > last.length ? html`<div class="acts">

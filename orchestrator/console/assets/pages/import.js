@@ -2,7 +2,7 @@
 import { html, useState } from "../lib/ui.js";
 import { get, send } from "../lib/api.js";
 import { Act, Panel } from "../lib/parts.js";
-import { useAsk } from "../lib/live.js";
+import { useAsk, useLatest } from "../lib/live.js";
 import { number, size } from "../lib/format.js";
 
 /** Longest table that is shown for changes by hand, in characters. */
@@ -23,16 +23,24 @@ export function ImportPanel({ name, can }) {
   const [remove, setRemove] = useState(false);
   const [plan, setPlan] = useState(null);
   const [trouble, setTrouble] = useState("");
+  const latest = useLatest();
   const { answer: last } = useAsk(() => (can ? get("book/import", { key: name }) : Promise.resolve(null)),
     [name, can], LAST_INTERVAL);
   if (!can) return null;
   const body = (dry) => ({ key: name, table, delete: remove, dry_run: dry, seen: dry ? null : plan.comparison });
-  const change = (text) => { setTable(text); setPlan(null); setTrouble(""); };
-  const compare = () => send("book/import", body(true)).then(
-    (answer) => { setPlan(answer.result); setTrouble(""); },
-    (error) => { setPlan(null); setTrouble(error.message); },
-  );
-  const read = (event) => { event.target.files[0]?.text().then(change); };
+  const change = (text) => { latest(); setTable(text); setPlan(null); setTrouble(""); };
+  // A comparison with a table that was changed meanwhile is worth nothing.
+  const compare = () => {
+    const isWanted = latest();
+    send("book/import", body(true)).then(
+      (answer) => { if (isWanted()) { setPlan(answer.result); setTrouble(""); } },
+      (error) => { if (isWanted()) { setPlan(null); setTrouble(error.message); } },
+    );
+  };
+  const read = (event) => {
+    const isWanted = latest();
+    event.target.files[0]?.text().then((text) => isWanted() && change(text));
+  };
   return html`<${Panel} title="Import" wide id="import">
     <p class="hint">A table (CSV) with the columns department, module, account, quota and tiers,
       as <code>allot book export</code> prints it.</p>
@@ -43,7 +51,7 @@ export function ImportPanel({ name, can }) {
         <textarea rows="4" cols="60" value=${table} onInput=${(event) => change(event.target.value)}></textarea>
           </label>`}
       <label>delete accounts that the table does not have <input type="checkbox" checked=${remove}
-        onChange=${(event) => { setRemove(event.target.checked); setPlan(null); }} /></label>
+        onChange=${(event) => { latest(); setRemove(event.target.checked); setPlan(null); }} /></label>
       <button type="button" disabled=${!table} onClick=${compare}>Compare</button>
     </div>
     ${last && !plan ? html`<p class="hint" role="status">${said(last)}</p>` : null}

@@ -1,9 +1,10 @@
 // Sold seats that go to other places or to other users: what would become of them, and the question before it.
-import { html, useEffect, useState } from "../lib/ui.js";
-import { command, get } from "../lib/api.js";
+import { html, useEffect, useRef, useState } from "../lib/ui.js";
+import { command } from "../lib/api.js";
 import { Panel, Question } from "../lib/parts.js";
 import { counted, number } from "../lib/format.js";
 import { FREE, SOLD } from "../map/model.js";
+import { forSeats, recordsOf } from "./many-seats.js";
 
 /** Seats and users that a question names. */
 const NAMED = 6;
@@ -77,15 +78,18 @@ export function moveQuestion({ moves, back, isOtherTier }, users, others) {
 }
 
 /**
- * The command that gives sold seats to a user. @param {string} name @param {any[]} records @param {string} user
- * @returns {import("../lib/parts.js").Words}
+ * Gives sold seats to a user, part by part. @param {string} name @param {any[]} records @param {string} user
+ * @param {string} order another order; empty for that of the sale @param {import("./many-seats.js").Told} told
  */
-export function transferWords(name, records, user, order = "") {
-  const orders = [...new Set(records.map((record) => record.order))];
-  // Seats that were sold under another order meanwhile are refused.
-  const known = orders.length === 1 && orders[0] ? ["ORDER", orders[0]] : [];
-  return ["SEAT.TRANSFER", name, user, ...known, ...(order ? ["TO", "ORDER", order] : []), "SEATS", records.length,
-    ...records.map((record) => record.id)];
+export function transfer(name, records, user, order, told) {
+  const orderOf = new Map(records.map((record) => [record.id, record.order]));
+  return forSeats([...orderOf.keys()], "transferred", (ids) => {
+    const orders = [...new Set(ids.map((id) => orderOf.get(id)))];
+    // Seats that were sold under another order meanwhile are refused.
+    const known = orders.length === 1 && orders[0] ? ["ORDER", orders[0]] : [];
+    return ["SEAT.TRANSFER", name, user, ...known, ...(order ? ["TO", "ORDER", order] : []), "SEATS", ids.length,
+      ...ids];
+  }, told);
 }
 
 /** Sold seats were dropped on another seat: asks what that means, and does it. */
@@ -96,25 +100,30 @@ export function Dropped({ name, show, dropped: { seats, from, to }, done, end })
   const all = [...seats.map((at) => show.seat(at).id), ...plan.back.map(([seat]) => seat)];
   useEffect(() => {
     if (plan.wrong) set({ records: null, said: `Nothing is moved: ${plan.wrong}.` });
-    else get("show/seats", { key: name, seats: JSON.stringify(all) }).then((records) => set({ records, said: "" }),
+    else recordsOf(name, all).then((records) => set({ records, said: "" }),
       (error) => set({ records: null, said: error.message }));
   }, []);
+  const isSent = useRef(false);
   if (said) return html`<${Panel} title="Move" extra=${html`<button type="button" class="quiet"
     onClick=${end}>Close</button>`}><p role="status">${said}</p></${Panel}>`;
   if (!records) return null;
-  /** @param {import("../lib/parts.js").Words} words */
-  const run = (words) => command(...words).then((count) => {
-    set({ records: null, said: `${counted(Number(count), "sale")} went to another place or user.` });
-    done();
-  }, (error) => set({ records: null, said: error.message }));
+  /** @param {() => Promise<number>} act which gives how many sales it changed */
+  const run = (act) => {
+    // A swap that is sent twice swaps the seats back.
+    if (isSent.current) return;
+    isSent.current = true;
+    act().then((count) => set({ records: null, said: `${counted(count, "sale")} went to another place or user.` }),
+      (error) => set({ records: null, said: error.message })).then(done);
+  };
   const [sold, others] = [records.slice(0, seats.length), records.slice(seats.length)];
   const other = others.find((record) => record.id === show.seat(to).id)?.user;
   const give = other && sold.some((record) => record.user !== other) ? [{ title: `Give to ${other}`,
-    yes: (order) => run(transferWords(name, sold, other, order)) }] : [];
+    yes: (order) => run(() => transfer(name, sold, other, order, () => {}).then(() => sold.length)) }] : [];
   const ask = moveQuestion(plan, usersOf(sold), usersOf(others));
   const more = give.length ? `\n\nOr give ${named(sold.map((record) => record.id))} of ${usersOf(sold)} to ${other
   }, with the order of the sale or another one?` : "";
   return html`<${Question} ask=${ask + more} no=${end} fields=${give.length
     ? [{ title: "Other order, if given to the user (may be empty)" }] : []}
-    answers=${[{ title: plan.back.length ? "Swap" : "Move", yes: () => run(moveWords(name, plan)) }, ...give]} />`;
+    answers=${[{ title: plan.back.length ? "Swap" : "Move",
+      yes: () => run(() => command(...moveWords(name, plan)).then(Number)) }, ...give]} />`;
 }

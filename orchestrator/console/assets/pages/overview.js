@@ -37,7 +37,7 @@ function Day() {
   const { answer, wrong } = useAsk(() => get("history"), [], MINUTE);
   const line = (name, colour, dash) => ({ name, values: answer[name], colour, dash });
   return html`<${Panel} title="The last 24 hours, by the minute" wide>
-    ${answer?.calls.length ? html`<${Chart} label="Counts by the minute" height=${180} gap=${2 * MINUTE} stepped
+    ${answer?.calls.length > 1 ? html`<${Chart} label="Counts by the minute" height=${180} gap=${2 * MINUTE} stepped
       at=${answer.calls.map((_, minute) => answer.from + minute * MINUTE)}
       lines=${[line("holds", "--blue"), line("calls", "--teal", [8, 3]), line("recoveries", "--violet", [2, 3]),
         line("refusals", "--pink", [6, 3, 1, 3])]} />`

@@ -2,7 +2,7 @@
 // time.
 import { html, useState } from "../lib/ui.js";
 import { command, get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Act, Badge, Events, LivePage, Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk, useTick } from "../lib/live.js";
@@ -57,13 +57,15 @@ function Realm({ name: key, live: { state, at, losses }, chosen, can }) {
         <span class="who">${[fields.e164, fields.cmu && host(fields.cmu)].filter(Boolean).join(" on ")}</span>`} />`
           : html`<p class="hint">none yet</p>`}</${Panel}>
       <${Conferences} state=${state} chosen=${chosen} />
+      <${Hosts} name=${key} state=${state} can=${can} />
     </div>`;
 }
 
 function Totals({ stat }) {
   const names = ["open", "lost", "creating", "waiting", "pending", "scheduled"];
   const counts = names.filter((name) => stat[name] !== undefined);
-  return html`<div class="tally">${counts.map((name) => html`<${Badge} tone=${TONES[name]}>
+  // Nothing lost is no reason for red.
+  return html`<div class="tally">${counts.map((name) => html`<${Badge} tone=${stat[name] ? TONES[name] : "none"}>
     ${number(stat[name])} ${name}</${Badge}>`)}</div>`;
 }
 
@@ -71,7 +73,7 @@ function Call({ conference }) {
   return html`<button type="button" class=${`call ${conference.state}`}
     title=${`${conference.e164} ${conference.state}`}
     aria-label=${`conference ${conference.e164}, ${conference.state}`}
-    onClick=${(event) => { event.stopPropagation(); choose({ conference: conference.e164 }); }}></button>`;
+    onClick=${(event) => { event.stopPropagation(); visit({ conference: conference.e164 }); }}></button>`;
 }
 
 /** The part of a unit's identity that people know; the rest tells its runs apart. */
@@ -84,7 +86,7 @@ function Unit({ unit, conferences, now, picked, loss }) {
   const low = share < 0.4 ? (share <= 0 ? "over" : "low") : "";
   return html`<div class=${`unit ${unit.state}${picked ? " picked" : ""}`} role="listitem">
     <div class="head"><button type="button" class="quiet name" aria-pressed=${picked}
-      onClick=${() => choose({ cmu: picked ? null : unit.cmu })}>${host(unit.cmu)}<small>
+      onClick=${() => visit({ cmu: picked ? null : unit.cmu })}>${host(unit.cmu)}<small>
       ${unit.cmu.slice(host(unit.cmu).length)}</small></button>
       <${Badge} tone=${TONES[unit.state] || "plain"}>${unit.state}</${Badge}></div>
     <div class="room"><b>${number(unit.used)}</b> <span class="hint">of ${number(unit.capacity)} used${unit.zone
@@ -127,7 +129,7 @@ function UnitPanel({ name, unit, cmu, can }) {
     PLAN_INTERVAL);
   const targets = (plan || []).map(({ cmu: to, why, count }) => [to ? host(to) : `nowhere: ${text(why)}`, count]);
   return html`<${Panel} title=${`Unit ${host(cmu)}`} extra=${html`<button type="button" class="quiet"
-    onClick=${() => choose({ cmu: null })}>Close</button>`}>
+    onClick=${() => visit({ cmu: null })}>Close</button>`}>
     ${unit ? html`<p class="hint">joined ${time(unit.joined)}, ${number(unit.conferences)} conferences</p>`
       : html`<p class="hint">this unit is not on record any more</p>`}
     <h2 style=${{ margin: "12px 0 6px" }}>If this unit died now</h2>
@@ -146,6 +148,33 @@ function UnitPanel({ name, unit, cmu, can }) {
   </${Panel}>`;
 }
 
+/** The hosts that are drained, with or without a unit; an operator drains others before their unit joins. */
+function Hosts({ name, state: { stat, units }, can }) {
+  const { drained } = stat;
+  const unitOf = (wanted) => units.find((unit) => host(unit.cmu) === wanted);
+  const about = (wanted) => {
+    const unit = unitOf(wanted);
+    return unit ? `its ${number(unit.conferences)} conferences stay until they end` : "it has no unit now";
+  };
+  const drain = (wanted, off) => /** @type {import("../lib/parts.js").Words} */ (["CMU.DRAIN", name, "HOST", wanted,
+    ...(off ? ["OFF"] : [])]);
+  return html`<${Panel} title="Drained hosts" wide extra=${drained.length
+    ? html`<span class="hint">${number(drained.length)}</span>` : null}>
+    ${drained.length ? html`<ul class="plan">${drained.map((one) => html`<li key=${one}><span>${one}
+      <span class="hint">${unitOf(one) ? "" : "no unit now"}</span></span>
+      <${Act} can=${can} ask=${`Undrain the host ${one}? Its unit gets new conferences then.`}
+        undo=${() => ({ ask: `Drain the host ${one}?`, words: drain(one, false) })}
+        words=${() => drain(one, true)}>Undrain</${Act}></li>`)}</ul>`
+      : html`<p class="hint">No host is drained.</p>`}
+    ${can ? html`<div class="acts"><${Act} can=${can} fields=${[{ title: "Host" }]}
+      check=${(typed) => (typed ? "" : "the host is missing")}
+      ask=${(typed) => `Drain ${typed ? `the host ${typed}: ${about(typed)}` : "a host"}? Each unit that runs on it `
+        + "gets no new conference, also after restarts."}
+      undo=${({ host: one }) => ({ ask: `Undrain the host ${one}?`, words: drain(one, true) })}
+      words=${(typed) => drain(typed, false)}>Drain a host</${Act}></div>` : null}
+  </${Panel}>`;
+}
+
 /** One conference: its record, and its assignments as a timeline. */
 function ConferencePanel({ name, number: e164, can, now, units, mark }) {
   const [to, setTo] = useState("");
@@ -155,7 +184,7 @@ function ConferencePanel({ name, number: e164, can, now, units, mark }) {
     return { conference, history };
   };
   const { answer: found, wrong } = useAsk(ask, [name, e164, mark]);
-  const close = html`<button type="button" class="quiet" onClick=${() => choose({ conference: null })}>Close</button>`;
+  const close = html`<button type="button" class="quiet" onClick=${() => visit({ conference: null })}>Close</button>`;
   if (!found) return html`<${Panel} title=${`Conference ${e164}`} extra=${close}><p class="hint">${wrong || "…"}</p>
     </${Panel}>`;
   const { conference, history } = found;
@@ -217,7 +246,7 @@ function Conferences({ state, chosen }) {
   return html`<${Panel} title="Conferences" wide extra=${state.more
     ? html`<span class="hint">the first ${number(state.conferences.length)}</span>` : null}>
     <${Table} id="conferences" label="Conferences" columns=${COLUMNS} rows=${state.conferences} none="no conferences"
-      pick=${(row) => choose({ conference: row.e164 })} picked=${(row) => row.e164 === chosen.conference} />
+      pick=${(row) => visit({ conference: row.e164 })} picked=${(row) => row.e164 === chosen.conference} />
   </${Panel}>`;
 }
 

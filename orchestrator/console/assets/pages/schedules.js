@@ -1,7 +1,7 @@
 // Schedules of compaction: tasks with more than one round, when the next round begins, and how long rounds take.
 import { html, useMemo } from "../lib/ui.js";
 import { get } from "../lib/api.js";
-import { choose } from "../lib/address.js";
+import { visit } from "../lib/address.js";
 import { Panel } from "../lib/parts.js";
 import { Table } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
@@ -50,7 +50,7 @@ export function Schedules({ tasks, now, ends, chosen, can }) {
   if (!repeated.length) return null;
   return html`<${Panel} title="Schedules" wide>
     <${Table} id="schedules" label="Repeated tasks" columns=${columns} rows=${repeated}
-      pick=${(row) => choose({ schedule: row.id === chosen.schedule ? null : row.id })}
+      pick=${(row) => visit({ schedule: row.id === chosen.schedule ? null : row.id })}
       picked=${(row) => row.id === chosen.schedule} />
     ${task ? html`<${Rounds} key=${task.id} task=${task} ends=${ends} /> <${Change} can=${can} task=${task} />` : null}
   </${Panel}>`;
@@ -76,7 +76,7 @@ function Rounds({ task, ends }) {
   const rounds = (answer?.items || []).filter((round) => round.id === task.id && round.kind === "round");
   return html`<h2>Rounds of ${task.table}</h2>
     ${wrong ? html`<p class="hint">${wrong}</p>` : html`<${Table} id="rounds" label="Rounds of the task"
-      columns=${ROUNDS} rows=${rounds} none="no round has ended" pick=${(round) => choose({ task: round.id,
+      columns=${ROUNDS} rows=${rounds} none="no round has ended" pick=${(round) => visit({ task: round.id,
         round: round.round })} />`}
     ${answer?.next ? html`<p class="hint">The history has older rounds.</p>` : null}`;
 }

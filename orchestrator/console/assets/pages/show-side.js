@@ -1,15 +1,17 @@
 // What stands beside and below the seat map: sales, holds, events, and the map as a table.
-import { html, useMemo } from "../lib/ui.js";
-import { get } from "../lib/api.js";
+import { html, useMemo, useState } from "../lib/ui.js";
+import { command, get } from "../lib/api.js";
 import { Events, Panel } from "../lib/parts.js";
 import { Chart } from "../lib/chart.js";
-import { Table } from "../lib/table.js";
+import { Table, save } from "../lib/table.js";
 import { useAsk } from "../lib/live.js";
 import { number, percent, span, time } from "../lib/format.js";
 import { HELD } from "../map/model.js";
 
 /** Interval at which the sales are read again, in milliseconds: shorter than the time that `points` cover. */
 const SALES = 600_000;
+/** Interval at which the holds are read, in milliseconds. */
+const HOLDS = 2000;
 
 /** Where the curve of sales begins. */
 function beginning({ at, whole }) {
@@ -18,19 +20,22 @@ function beginning({ at, whole }) {
     : `Since ${time(at[0])}: the show keeps no older events.`;
 }
 
-/** The seats sold since the creation of the show, and the seats by state since the page was opened. */
-export function SalesChart({ name, points }) {
-  const { answer, wrong } = useAsk(() => get("show/sales", { key: name }), [name], SALES);
+/**
+ * The seats sold since the creation of the show, and the seats by state since the page was opened. What was sold while
+ * values were `old` is read afterwards; without an event stream it is a gap.
+ */
+export function SalesChart({ name, points, old }) {
+  const { answer, wrong } = useAsk(() => get("show/sales", { key: name }), [name, old], SALES);
   const past = answer || { at: [], sold: [] };
   const last = past.at.at(-1) || 0;
-  const recent = points.filter((point) => point.at > last && point.sold !== null);
+  const recent = points.filter((point) => point.at > last);
   return html`<${Panel} title="Sales">
     ${answer || wrong ? html`<${Chart} label="Seats sold" height=${150} gap=${Infinity} stepped
       at=${[...past.at, ...recent.map((point) => point.at)]}
       lines=${[{ name: "sold", values: [...past.sold, ...recent.map((point) => point.sold)], colour: "--blue",
         fill: true }]} />` : null}
     ${answer ? html`<p class="hint">${beginning(answer)}</p>` : null}
-    ${wrong ? html`<p class="hint">Earlier sales cannot be read: ${wrong}</p>` : null}
+    ${wrong && !answer ? html`<p class="hint">Earlier sales cannot be read: ${wrong}</p>` : null}
   </${Panel}>
   <${Panel} title="Seats since the page was opened">
     <${Chart} label="Seats by state" height=${120}
@@ -43,12 +48,36 @@ export function SalesChart({ name, points }) {
   </${Panel}>`;
 }
 
+/** Places that one step of a list of holds examines. */
+const STEP = 4000;
+
+/** Saves all live holds, those that end first on top. @param {string} name @param {(said: string) => void} told */
+async function saveHolds(name, told) {
+  const holds = [];
+  let cursor = 0;
+  do {
+    const page = await command("SEAT.LIST", name, "HOLDS", "CURSOR", cursor, "COUNT", STEP);
+    holds.push(...page.items);
+    cursor = page.cursor;
+    told(`${number(holds.length)} read`);
+  } while (Number(cursor));
+  const lines = holds.sort((a, b) => a.until - b.until).map(({ token, user, seats, until }) => [user, token,
+    seats.length, new Date(until).toISOString(), seats.join(" ")]);
+  save("holds", [["user", "token", "count", "until", "seats"], ...lines]);
+}
+
 /** Live holds, those that end first on top. */
 export function Holds({ name, show, version, now, pick }) {
   const held = show ? show.counts.reduce((all, counts) => all + counts[HELD], 0) : 0;
-  const { answer } = useAsk(async () => (held ? get("show/holds", { key: name }) : null), [name, held > 0], 2000);
-  const { count, first } = answer || { count: 0, first: [] };
-  return html`<${Panel} title="Holds" extra=${count ? html`<span class="hint">${number(count)}</span>` : null}>
+  const { answer, wrong } = useAsk(async () => (held ? get("show/holds", { key: name }) : null), [name, held > 0],
+    HOLDS);
+  const { count, first } = (held && answer) || { count: 0, first: [] };
+  const [saved, setSaved] = useState("");
+  const saveAll = () => saveHolds(name, setSaved).then(() => setSaved(""), (error) => setSaved(error.message));
+  return html`<${Panel} title="Holds" extra=${count ? html`<span class="hint">${saved || number(count)}</span>
+    <button type="button" class="quiet save" aria-label="Save all holds as CSV" onClick=${saveAll}>CSV</button>`
+    : null}>
+    ${wrong ? html`<p class="hint">The holds cannot be read: ${wrong}</p>` : null}
     ${first.length ? html`<ul class="holds" data-version=${version}>${first.slice(0, 8).map((hold) => {
       const rest = hold.until - now();
       return html`<li>
@@ -57,7 +86,7 @@ export function Holds({ name, show, version, now, pick }) {
         <span class="who">${hold.user}</span><span class="what">
           ${hold.seats.length === 1 ? "1 seat" : `${hold.seats.length} seats`}</span>
           <span class=${rest < 30000 ? "rest soon" : "rest"}>${span(rest)}</span></button></li>`;
-    })}</ul>` : html`<p class="hint">No seat is held.</p>`}
+    })}</ul>` : held ? null : html`<p class="hint">No seat is held.</p>`}
   </${Panel}>`;
 }
 
@@ -115,8 +144,9 @@ export function AreaTable({ show, version, reveal, select }) {
     { name: "priority", title: "Priority", right: true },
     ...["seats", "free", "held", "sold", "blocked"].map((name) => ({ name,
       title: name[0].toUpperCase() + name.slice(1), right: true, cell: (row) => number(row[name]) })),
-    { name: "share", title: "Sold", right: true, cell: (row) => html`<span class="meter">
-      <span style=${{ width: `${100 * row.share}%` }}></span></span> ${percent(row.sold, row.seats)}` },
+    { name: "share", title: "Share", right: true, cell: (row) => html`<span class="meter">
+      <span style=${{ width: `${100 * row.share}%` }}></span></span><span class="share">
+      ${percent(row.sold, row.seats)}</span>` },
     { name: "act", title: "Select", of: () => undefined, cell: (row) => (row.area && row.seats
       ? html`<button type="button" class="quiet" aria-label=${`Select ${row.name}`} onClick=${() => select(row.area)}>
       Select</button>` : null) },

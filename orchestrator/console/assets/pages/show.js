@@ -4,6 +4,7 @@ import { get } from "../lib/api.js";
 import { choose, here } from "../lib/address.js";
 import { KeyChoice, Page, pagesOf } from "../lib/parts.js";
 import { number, percent } from "../lib/format.js";
+import { useLatest } from "../lib/live.js";
 import { follow } from "../map/live.js";
 import { SOLD } from "../map/model.js";
 import { kindsOf, layout } from "../map/layout.js";
@@ -18,8 +19,8 @@ import { Waiting } from "./waiting.js";
 
 /** Points of the sales chart that the page keeps, one each second. */
 const POINTS = 900;
-/** Most seats that can be selected. */
-const SELECTED = 500;
+/** Most seats that can be selected: as many as a command names. */
+const SELECTED = 20000;
 /** Longest list of seats in the page's address, in characters. */
 const LINKED = 4000;
 
@@ -63,8 +64,8 @@ function OneShow({ name, keys, chosen, can }) {
   /** Selects other seats, unless they are too many. @param {(old: number[]) => number[]} change */
   const choosing = (change) => setSelected((old) => {
     const seats = change(old);
-    setRefused(seats.length > SELECTED ? `${number(seats.length)} seats; at most ${SELECTED} can be selected at once`
-      : "");
+    setRefused(seats.length > SELECTED
+      ? `${number(seats.length)} seats; at most ${number(SELECTED)} can be selected at once` : "");
     return seats.length > SELECTED ? old : seats;
   });
   const [acted, setActed] = useState(0);
@@ -162,7 +163,7 @@ function OneShow({ name, keys, chosen, can }) {
         <${KeyChoice} keys=${keys} kind="show" value=${name} label="Show" />
         <a class="all" href="/show">All shows</a>
         <${Search} show=${current} name=${name} text=${chosen.find}
-          found=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
+          found=${(seats) => { choosing(() => seats); view.current.reveal(seats); }} />
         <label class="choice"><span>Layout</span>
           <select value=${kind || ""} onChange=${(event) => choose({ layout: event.target.value })}>
             <option value="">Automatic</option>
@@ -197,7 +198,7 @@ function OneShow({ name, keys, chosen, can }) {
         <${Selection} name=${name} show=${current} selected=${selected} refused=${refused} can=${can}
           version=${version} now=${now} clear=${() => { setSelected([]); setRefused(""); }} spread=${spread}
           acted=${acted} done=${done} />
-        <${SalesChart} name=${name} points=${points} />
+        <${SalesChart} name=${name} points=${points} old=${Boolean(trouble)} />
         <${Holds} name=${name} show=${current} version=${version} now=${now}
           pick=${(seats) => { setSelected(seats); view.current.reveal(seats); }} />
         <${EventList} events=${events} show=${current}
@@ -245,8 +246,9 @@ function Legend({ show, only, version }) {
 /** Finds a seat, or the seats of a user, a token or an order. */
 function Search({ show, name, text: given, found }) {
   const [said, setSaid] = useState("");
+  const latest = useLatest();
   const look = async (text) => {
-    const at = show.find(text);
+    const isWanted = latest(), at = show.find(text);
     if (at >= 0) {
       choose({ find: null });
       setSaid("");
@@ -255,12 +257,14 @@ function Search({ show, name, text: given, found }) {
     }
     try {
       const { seats: ids, more } = await get("show/find", { key: name, text });
+      // Somebody may look for something else meanwhile.
+      if (!isWanted()) return;
       const seats = ids.map((id) => show.find(id)).filter((seat) => seat >= 0);
       setSaid(ids.length ? `${number(ids.length)}${more ? " and more" : ""} seats of ${text}`
         : `nothing is known of ${text}`);
       if (seats.length) found(seats);
     } catch (error) {
-      setSaid(error.message);
+      if (isWanted()) setSaid(error.message);
     }
   };
   // The search of the page's address.

@@ -18,6 +18,9 @@ use crate::problem::Problem;
 use crate::security::{Access, Caller, refusal};
 use crate::state::Console;
 
+/// Longest body of a command, in bytes: twice the 20,000 seats that a command names, with ids of up to 100 bytes.
+pub(super) const LONGEST: usize = 4 * 1024 * 1024;
+
 /// A command that the console sends. It names one key, its first argument, and creates none; the server refuses a key that
 /// holds another type.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use allot_runtime::time::now_ms;
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::{Method, StatusCode};
 use axum::routing::{delete, get, post};
 use utoipa::openapi::HttpMethod::{Delete, Get, Post};
@@ -40,7 +41,8 @@ pub(crate) fn routes() -> Router<Arc<Console>> {
     api.add("/events", Get, events.with::<events::Which>().streams(), get(events::events));
     let command = Endpoint::new("Sends one command to Redis. The console sends only those that `GET` lists.");
     let command = command.takes::<command::Wanted>().answers::<declaration::Done>();
-    api.add("/command", Post, command, post(command::run));
+    let run = post(command::run).layer(DefaultBodyLimit::max(command::LONGEST));
+    api.add("/command", Post, command, run);
     api.read("/command", "The commands that the console sends, and who may send them.", command::list);
     api.read("/keys", "The keys that hold values of Allot, as of half a minute ago at most.", keys);
     api.read("/actions", "What operators did last, from new to old, at most 2000 actions.", actions);

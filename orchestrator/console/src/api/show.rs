@@ -18,8 +18,10 @@ use crate::state::Console;
 
 /// Longest wait for the first map of a show.
 const FIRST_MAP: Duration = Duration::from_secs(10);
-/// Most seats of one request for records, and most that a search finds.
+/// Most seats of one request for records.
 const SEATS: usize = 500;
+/// Most seats that a search finds: as many as a page can select.
+const FOUND: usize = 20_000;
 /// Places that one step of a listing examines.
 const STEP: u32 = 4000;
 /// Holds that the page lists.
@@ -86,6 +88,10 @@ pub(super) async fn seats(console: Arc<Console>, Seats { key, seats }: Seats) ->
 
 /// The live holds of a show, as of some seconds ago at most.
 pub(super) async fn holds(console: Arc<Console>, AtKey { key }: AtKey) -> Result<Holds, Problem> {
+    Ok(live_holds(&console, &key).await?)
+}
+
+async fn live_holds(console: &Console, key: &str) -> Result<Holds, Error> {
     let ask = async |show: SeatStore| {
         let (mut count, mut ends) = (0, Vec::new());
         examine(&show, Listed::Holds, |hold| {
@@ -99,10 +105,11 @@ pub(super) async fn holds(console: Arc<Console>, AtKey { key }: AtKey) -> Result
         })
         .await?;
         ends.sort_by_key(|(until, _)| *until);
-        Ok(Holds { count, first: ends.into_iter().take(HOLDS).map(|(_, hold)| hold).collect() })
+        let next_end = ends.first().map(|(until, _)| *until);
+        Ok(Holds { count, next_end, first: ends.into_iter().take(HOLDS).map(|(_, hold)| hold).collect() })
     };
-    let read = console.viewer.ask(SeatStore::new, &key, ask);
-    Ok(console.holds.answer(key.clone(), read).await?)
+    let read = console.viewer.ask(SeatStore::new, key, ask);
+    console.holds.answer(key.to_owned(), read).await
 }
 
 /// Looks at all holds or sales of a show, until `see` returns `false`.
@@ -138,7 +145,7 @@ pub(super) struct Wanted {
 /// Seats that were found.
 #[derive(Default, Serialize, ToSchema)]
 pub(super) struct Found {
-    /// Their ids, at most 500.
+    /// Their ids, at most 20,000.
     seats: Vec<String>,
     /// Whether there are more.
     more: bool,
@@ -156,12 +163,12 @@ pub(super) async fn find(console: Arc<Console>, Wanted { key, text }: Wanted) ->
                 if names.iter().any(|name| shown.get(name).and_then(Value::as_str) == Some(&text)) {
                     found.seats.extend(item.get::<Vec<String>>("seats")?);
                 }
-                Ok(found.seats.len() <= SEATS)
+                Ok(found.seats.len() <= FOUND)
             })
             .await?;
         }
-        found.more = found.seats.len() > SEATS;
-        found.seats.truncate(SEATS);
+        found.more = found.seats.len() > FOUND;
+        found.seats.truncate(FOUND);
         Ok(found)
     };
     Ok(console.viewer.ask(SeatStore::new, &key, ask).await?)
@@ -182,6 +189,9 @@ pub(super) struct Totals {
     held: u64,
     sold: u64,
     blocked: u64,
+    /// When the hold that ends first ends, in milliseconds since 1970, as of some seconds ago at most; null if nothing is
+    /// held, or the holds may not be listed.
+    next_end: Option<u64>,
 }
 
 /// The places of shows by state. A key that holds no show any more is left out.
@@ -193,21 +203,31 @@ pub(super) async fn totals(console: Arc<Console>, Shows { keys }: Shows) -> Resu
     }
     let mut all = Vec::new();
     for key in keys {
-        let ask = async |show: SeatStore| show.stat(None, None).await;
-        match console.viewer.ask(SeatStore::new, &key, ask).await {
-            Ok(buckets) => {
-                let sum = |of: fn(&Bucket) -> u64| buckets.iter().map(of).sum();
-                all.push(Totals {
-                    free: sum(|bucket| bucket.free),
-                    held: sum(|bucket| bucket.held),
-                    sold: sum(|bucket| bucket.sold),
-                    blocked: sum(|bucket| bucket.blocked),
-                    key,
-                });
-            }
+        match total(&console, key).await {
+            Ok(total) => all.push(total),
             Err(error) if matches!(error.code(), Some("NOKEY" | "WRONGTYPE")) => {}
             Err(error) => return Err(error.into()),
         }
     }
     Ok(all)
+}
+
+async fn total(console: &Console, key: String) -> Result<Totals, Error> {
+    let ask = async |show: SeatStore| show.stat(None, None).await;
+    let buckets = console.viewer.ask(SeatStore::new, &key, ask).await?;
+    let sum = |of: fn(&Bucket) -> u64| buckets.iter().map(of).sum();
+    let mut total = Totals {
+        free: sum(|bucket| bucket.free),
+        held: sum(|bucket| bucket.held),
+        sold: sum(|bucket| bucket.sold),
+        blocked: sum(|bucket| bucket.blocked),
+        next_end: None,
+        key,
+    };
+    if total.held > 0 {
+        let holds = live_holds(console, &total.key);
+        let holds = console.viewer.ask_if_permitted(format!("holds of {}", total.key), holds).await?;
+        total.next_end = holds.and_then(|holds| holds.next_end);
+    }
+    Ok(total)
 }

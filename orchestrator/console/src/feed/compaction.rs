@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_compaction::Fault;
 use allot_compaction::ids::TaskId;
 use allot_compaction::node::{NodeInfo, Units};
 use allot_compaction::task::{Failure, MainTask};
 use allot_compaction::task_store::{Found, TaskStore};
+use allot_compaction::{Fault, Refusal, TaskClient};
 use allot_coordination::Version;
 use allot_runtime::time::now_ms;
 use serde::Serialize;
@@ -35,8 +35,35 @@ struct Unit {
     node: String,
     monitor: bool,
     drained: bool,
+    /// Why it starts nothing now; null if it does.
+    refusal: Option<Refusal>,
     #[serde(flatten)]
     info: NodeInfo,
+}
+
+/// A unit of compaction that is not present.
+#[derive(Serialize)]
+struct AwayUnit {
+    node: String,
+    drained: bool,
+    /// Since when it is away, in milliseconds since 1970; null if that is not known.
+    since: Option<u64>,
+}
+
+/// The units that are present, and those that are away.
+#[derive(Default)]
+struct AllUnits {
+    units: Units,
+    refusals: BTreeMap<String, Refusal>,
+    away: BTreeMap<String, Option<u64>>,
+}
+
+impl AllUnits {
+    async fn read(client: &TaskClient) -> Result<Self, Fault> {
+        let units = client.units().await?;
+        let (refusals, away) = (client.refusals().await?, client.away(&units).await?);
+        Ok(Self { units, refusals, away })
+    }
 }
 
 /// Compaction, as its page shows it.
@@ -51,6 +78,7 @@ struct State<'a> {
     /// Whether all tasks are paused, also those that are submitted later.
     paused: bool,
     units: Vec<Unit>,
+    away: Vec<AwayUnit>,
     /// Subtasks that ended and bytes that were compacted, a second.
     points: &'a Points<[f64; 2]>,
 }
@@ -159,16 +187,19 @@ impl Reader for Tasks {
         self.send_partitions(partitions, feed);
         let monitor = client.monitor().await?;
         // Units that cannot be read are no reason to show no tasks.
-        let units = match timeout(PAUSE, client.units()).await {
+        let AllUnits { units, mut refusals, away } = match timeout(PAUSE, AllUnits::read(client)).await {
             Ok(Ok(units)) => units,
-            _ => Units::default(),
+            _ => AllUnits::default(),
         };
         let unit = |(node, info): (&String, &NodeInfo)| Unit {
             node: node.clone(),
             monitor: monitor.as_ref() == Some(node),
             drained: units.is_drained(node),
+            refusal: refusals.remove(node),
             info: info.clone(),
         };
+        let away =
+            away.into_iter().map(|(node, since)| AwayUnit { drained: units.is_drained(&node), node, since });
         let tasks = &self.live.tasks;
         let newest = tasks.get(tasks.len().saturating_sub(TASKS)..).unwrap_or_default();
         // Failures change seldom, and have the output of runners: they are not sent with every state.
@@ -184,6 +215,7 @@ impl Reader for Tasks {
             ends: self.live.ends,
             paused: units.are_tasks_paused,
             units: units.live.iter().map(unit).collect(),
+            away: away.collect(),
             points: &self.live.points,
         };
         feed.send_state(Message::new("state", &state));
