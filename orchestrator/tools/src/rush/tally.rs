@@ -169,6 +169,7 @@ mod tests {
         let hold = |seats: &[&str]| Hold {
             token: "t".into(),
             seats: seats.iter().map(|&s| s.into()).collect(),
+            until: 0,
             orphans: vec![],
         };
         tally.granted(2, &hold(&["a", "b"]));

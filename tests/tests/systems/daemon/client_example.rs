@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use allot_client::{
     CallRequest, Cap, CreateRequest, Endpoint, Error, FindRequest, Hold, HoldRequest, JoinRequest,
-    ListFilter, Listed, NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatChoice, SeatStore,
-    Servers, WaitRequest,
+    ListFilter, Listed, NumberStore, PickRequest, RealmStore, Record, Sale, SeatBlock, SeatStore, Servers,
+    WaitRequest,
 };
 use allot_tests::pools::pool_info;
 use allot_tests::wait::TIMEOUT;
