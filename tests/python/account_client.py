@@ -6,7 +6,7 @@
 The platform on which the accounts are is a folder: a login is a file that must not be there yet. Who finds one there says
 so in `violations`. Lines of standard input say what happens: `come PATH`, `go PATH`, `mute PATH`, `speak PATH`,
 `hang PATH`, `wake PATH`, `return PATH ACCOUNT`, `unusable PATH ACCOUNT`, `use PATH N` (N instructions with each account that it
-has), `lazy PATH` (it leaves old entries in its report); `dump` prints what everybody has, as a line of JSON, and `sent` how many instructions everybody has sent.
+has), `lazy PATH` (it leaves old entries in its report), `leave PATH` (it goes for good, and says so); `dump` prints what everybody has, as a line of JSON, and `sent` how many instructions everybody has sent.
 """
 
 import argparse
@@ -171,7 +171,7 @@ class Instance(threading.Thread):
         self.lock = threading.Lock()  # of all that follows
         self.held = {}  # account -> epoch of its login
         self.heard = -1e9
-        self.muted = self.hung = self.ending = False
+        self.muted = self.hung = self.ending = self.leaving = False
         self.returning, self.unusable = {}, {}  # account -> the assignment that is meant, once it is seen
         self.used = {}  # account -> assignment -> the instructions since then
         self.using = self.sent = 0  # instructions to send with each account, and sent with all
@@ -360,7 +360,8 @@ class Instance(threading.Thread):
                 released[account] = epoch
             else:
                 ours.add(account)
-        ending = [account for account in list(self.held) if account not in ours]
+        leaving = self.leaving
+        ending = [account for account in list(self.held) if account not in ours or leaving]
         if ending:
             # Logging out may take its time.
             time.sleep(random.random() * self.arguments.slow)
@@ -370,10 +371,16 @@ class Instance(threading.Thread):
         if self.lazy:
             self.old.update(released)
             released = {**self.old, **released}
-        saying = json.dumps({"released": released, "unusable": unusable, "used": used}, sort_keys=True)
-        if saying != said and (said is not None or released or unusable or used):
+        saying = {"released": released, "unusable": unusable, "used": used}
+        if leaving:
+            saying["leaves"] = True
+        saying = json.dumps(saying, sort_keys=True)
+        if saying != said and (said is not None or released or unusable or used or leaving):
             self.call(client.set_async(alloc, saying.encode()))
             said = saying
+        if leaving:
+            self.ending = True
+            return said
         with self.lock:
             logins = {account: epoch for account, epoch in self.held.items() if account in ours}
         ended = self.logins.renew(logins)
@@ -397,9 +404,12 @@ class Host:
         self.instances[path] = Instance(path, self.arguments, self.platform)
         self.instances[path].start()
 
-    def go(self, path):
+    def go(self, path, for_good=False):
         instance = self.instances[path]
-        instance.ending = True
+        if for_good:
+            instance.leaving = True
+        else:
+            instance.ending = True
         instance.news.set()
         instance.join(30)
         del self.instances[path]  # until then it is guarded
@@ -413,8 +423,8 @@ class Host:
             print(json.dumps({name: one.sent for name, one in self.instances.items()}), flush=True)
         elif word == "come":
             self.come(path)
-        elif word == "go":
-            self.go(path)
+        elif word in ("go", "leave"):
+            self.go(path, word == "leave")
         elif word in ("mute", "speak"):
             instance.muted = word == "mute"
         elif word in ("hang", "wake"):

@@ -56,7 +56,7 @@ impl Clients {
     }
 
     /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `hang`, `wake`, `return`, `unusable`, `use`,
-    /// `lazy`.
+    /// `lazy`, `leave`.
     #[track_caller]
     pub fn say(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("the client runs");

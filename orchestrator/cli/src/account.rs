@@ -27,7 +27,7 @@ pub(crate) enum Verb {
     Freeze(Freeze),
     /// Record that an account can be used again
     Unfreeze(One),
-    /// Set the most instructions that an account may send in a month
+    /// Set the most instructions that an account may send in a month, and the day on which its month begins
     Limit(Limit),
     /// Move an account to another module; a live login keeps it until its end
     Move(Move),
@@ -72,12 +72,16 @@ pub(crate) struct Freeze {
 
 /// Arguments of `account limit`.
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("limits").required(true).multiple(true)))]
 pub(crate) struct Limit {
     #[command(flatten)]
     one: One,
     /// Instructions; 0 for no limit but that of the book
-    #[arg(long, value_name = "N")]
-    cap: u64,
+    #[arg(long, value_name = "N", group = "limits")]
+    cap: Option<u64>,
+    /// The day of each month of the book on which the account's own month begins, 1 to 28
+    #[arg(long, value_name = "DAY", group = "limits", value_parser = clap::value_parser!(u8).range(1..=28))]
+    turn: Option<u8>,
 }
 
 /// Arguments of `account move`.
@@ -131,16 +135,7 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let record = Record::read(record)?.json();
             context.out.done(&format!("account {account} can be used again"), ACCOUNTS, &record)
         }
-        Verb::Limit(Limit { one: One { account, book }, cap }) => {
-            let book = book.open(context).await?;
-            info(&book, &account).await?;
-            context.proceed(&format!("limit account {account} to {cap} instructions a month"))?;
-            let mut command = book.begin("ACCOUNT.LIMIT");
-            command.arg("CAP").arg(cap).arg("ACCOUNTS").arg(1).arg(&account);
-            book.ask::<Reply>(&command).await?;
-            let after = info(&book, &account).await?.json();
-            context.out.done(&format!("account {account} has the cap {cap}"), ACCOUNTS, &after)
-        }
+        Verb::Limit(arguments) => limit(context, arguments).await,
         Verb::Move(Move { one: One { account, book }, to }) => {
             let book = book.open(context).await?;
             let before = info(&book, &account).await?;
@@ -179,6 +174,26 @@ async fn list(context: &Context, List { module, state, book }: &List) -> Result 
         Ok((next, Record::read_list(page)?))
     };
     context.out.pages(ACCOUNTS, "there are no such accounts", page).await
+}
+
+async fn limit(context: &Context, Limit { one: One { account, book }, cap, turn }: Limit) -> Result {
+    let book = book.open(context).await?;
+    info(&book, &account).await?;
+    let mut command = book.begin("ACCOUNT.LIMIT");
+    let mut limits = Vec::new();
+    if let Some(cap) = cap {
+        command.arg("CAP").arg(cap);
+        limits.push(format!("the cap {cap}"));
+    }
+    if let Some(turn) = turn {
+        command.arg("TURN").arg(turn);
+        limits.push(format!("a month that begins on day {turn}"));
+    }
+    let limits = limits.join(" and ");
+    context.proceed(&format!("give account {account} {limits}"))?;
+    book.ask::<Reply>(command.arg("ACCOUNTS").arg(1).arg(&account)).await?;
+    let after = info(&book, &account).await?.json();
+    context.out.done(&format!("account {account} has {limits}"), ACCOUNTS, &after)
 }
 
 async fn logout(context: &Context, account: &str, book: &Book) -> Result {

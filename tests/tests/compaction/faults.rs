@@ -54,6 +54,43 @@ fn each_subtask_ends_once_though_every_role_is_killed() {
     cluster.all_well(&id, 200);
 }
 
+/// Cannot be run by its unit, and notes when it was started, in seconds.
+const REFUSED: &str = r#"#!/bin/sh
+date +%s.%N >>"$ALLOT_TEST_DIR/refused"
+exit 127
+"#;
+
+#[test]
+fn units_that_cannot_run_runners_take_no_partition_from_the_others() {
+    let [home, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut cluster = CompactionCluster::start(2, &script(home.path(), CAREFUL));
+    cluster.partitions(100);
+    let missing = home.path().join("missing");
+    let one_slot = [("ALLOT_COMPACTION_SLOTS", "1")];
+    let absent = cluster.unit(2, &missing, &one_slot);
+    let refused = cluster.unit(3, &script(other.path(), REFUSED), &one_slot);
+    let says = |unit: &Process, why: &str| {
+        let is_said = |(status, text): (u16, String)| status == 503 && text.contains(why);
+        unit.http("/readyz").is_some_and(is_said)
+    };
+    let why = format!("{}: No such file", missing.display());
+    eventually("the unit to say why it is not ready", TASK_TIMEOUT, || says(&absent, &why));
+    eventually("the other one to be ready", TASK_TIMEOUT, || refused.is_ready());
+    let id = cluster.submit(&["shop", "public", "orders", "--retries", "0"]);
+    eventually("the other one to be not ready", TASK_TIMEOUT, || says(&refused, "exit code 127"));
+    cluster.units.extend([absent, refused]);
+    cluster.all_well(&id, 100);
+    let [absent, refused] = &cluster.units[2..] else { panic!("there are two more units") };
+    assert!(says(absent, &why));
+    assert!(!absent.log().contains("cannot run runners"), "{}", absent.log());
+    let starts: Vec<f64> = cluster.noted("refused").iter().map(|line| line.parse().unwrap()).collect();
+    assert!(!starts.is_empty() && starts.windows(2).all(|two| two[1] - two[0] >= 5.0), "{starts:?}");
+    assert_eq!(refused.log().matches("cannot run runners").count(), starts.len());
+    // The missing runner comes.
+    fs::rename(home.path().join("runner"), &missing).unwrap();
+    eventually("the unit to be ready", TASK_TIMEOUT, || absent.is_ready());
+}
+
 #[test]
 fn unit_ends_although_a_thread_waits_for_its_storage() {
     let home = tempfile::tempdir().unwrap();

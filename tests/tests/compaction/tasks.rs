@@ -267,7 +267,11 @@ const OBEDIENT: &str = r#"#!/bin/sh
 echo "$$" >> "$ALLOT_TEST_DIR/pids"
 case $ALLOT_PARTITION in
 fails*) echo "the reason"; exit 7 ;;
-hangs*) trap '' TERM; (trap '' TERM; echo "$(exec sh -c 'echo $PPID')" >> "$ALLOT_TEST_DIR/pids"; exec sleep 600) & wait ;;
+hangs*) trap '' TERM; (trap '' TERM; echo "$(exec sh -c 'echo $PPID')" >> "$ALLOT_TEST_DIR/pids"; exec sleep 600) &
+    # Two in sessions of their own, of which the second is no child of this shell.
+    setsid sh -c 'echo "$$" >> "$ALLOT_TEST_DIR/pids"; exec sleep 600' &
+    (setsid sh -c 'echo "$$" >> "$ALLOT_TEST_DIR/pids"; exec sleep 600' &)
+    wait ;;
 esac
 cat > "$ALLOT_TEST_DIR/input.$ALLOT_SUBTASK"
 echo '{"freed": 2.5}'
@@ -303,7 +307,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     );
     assert!(failures.iter().any(|one| one.contains("not done within 8s")), "{failures:?}");
     let pids = cluster.noted("pids");
-    assert_eq!(pids.len(), 4, "{pids:?}");
+    assert_eq!(pids.len(), 6, "{pids:?}");
     for pid in pids {
         eventually("what hung to be gone, with its children", TASK_TIMEOUT, || {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -60,13 +60,16 @@ impl Change {
         }
     }
 
-    /// Names of at most so many accounts, after a colon.
+    /// Names of at most so many accounts, after a colon, and how many more there are.
     fn named(&self, most: usize) -> String {
         if self.names.is_empty() {
             return String::new();
         }
         let names = self.names.iter().take(most).map(String::as_str).collect::<Vec<_>>().join(" ");
-        format!(": {names}{}", if self.names.len() > most { " ..." } else { "" })
+        match self.names.len().saturating_sub(most) {
+            0 => format!(": {names}"),
+            more => format!(": {names} and {more} more"),
+        }
     }
 
     fn count(&self) -> usize {
@@ -371,7 +374,7 @@ mod tests {
         let difference = compared("department,module,account,quota\n", &there);
         let names = |most| difference.lines(true, most)[0].matches(" p").count();
         assert_eq!((names(SHOWN), names(usize::MAX)), (20, 30));
-        assert!(difference.lines(true, SHOWN)[0].ends_with(" ..."));
+        assert!(difference.lines(true, SHOWN)[0].ends_with(" and 10 more"));
         assert!(!difference.lines(true, usize::MAX)[0].contains("..."));
     }
 }

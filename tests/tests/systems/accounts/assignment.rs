@@ -48,6 +48,23 @@ fn clients_that_come_and_go_share_the_accounts_of_their_module() {
 }
 
 #[test]
+fn accounts_of_an_instance_that_leaves_for_good_are_free_at_once() {
+    let mut system = AccountsSystem::start(0);
+    system.add_daemon(&[("ALLOT_ACCOUNTS_GRACE", "1h")]);
+    system.until_led();
+    let mut book = system.book();
+    book.ok("MODULE billing DEPARTMENT finance INSTANCES 1 SHARE PLACES");
+    book.add("billing", 0..4);
+    let clients = system.add_clients(&[], &["finance/billing/old:8080"]);
+    eventually("the instance to be attached", TIMEOUT, || book.shares("billing") == [4]);
+    system.healthy("it to have all");
+    system.clients[clients].say("leave finance/billing/old:8080");
+    system.clients[clients].say("come finance/billing/new:8080");
+    eventually("the other name to have all", TIMEOUT, || system.has("billing/new:8080").len() == 4);
+    system.healthy("the other name to use all");
+}
+
+#[test]
 fn returned_and_unusable_accounts_go_to_another_instance() {
     let mut system = AccountsSystem::start(1);
     let mut book = system.book();

@@ -4,6 +4,7 @@ mod assignment;
 mod epochs;
 mod inventory;
 mod logins;
+mod months;
 mod other_programs;
 mod random_workload;
 mod reads;

@@ -61,7 +61,7 @@ const WRITES: &[&str] = &[
     "account freeze p1 --book KEY",
     "account freeze p1 --until 1h --book KEY",
     "account unfreeze p1 --book KEY",
-    "account limit p1 --cap 5 --book KEY",
+    "account limit p1 --cap 5 --turn 15 --book KEY",
     "account move p1 --to m --book KEY",
     "account logout p1 --yes --book KEY",
     "book rebalance --book KEY",
