@@ -1,7 +1,7 @@
 //! Reconciles the list of conferences that a unit reports with the records.
 
+use super::creation::check_room;
 use super::lookups::{disowned, same_copy, up_unit};
-use super::manager_commands::check_room;
 use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Epoch, Wishes};
 use crate::conf::model::state::{Policy, Realm};
