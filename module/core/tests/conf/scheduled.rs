@@ -326,7 +326,7 @@ fn room_stays_reserved_after_a_start_that_found_none() {
     assert_eq!(rig.ack("first", A, rig.epoch("first")), "Ok");
     schedule(&mut rig, "booked", 10, 20, 10);
     let walk_in = Create { size: 10, ..wish("walk-in") };
-    rig.realm.wait(1, &walk_in);
+    rig.realm.wait(rig.now, 1, &walk_in);
     rig.pass(10 * MINUTE);
     assert_eq!((rig.word("first"), rig.word("booked")), ("ending", "pending"));
     // The unit has its room back, and nobody else takes it.
@@ -361,7 +361,7 @@ fn waiters_beside_what_is_booked_are_decided_in_slices_and_none_is_forgotten() {
     for waiter in 0..20 {
         let end = if waiter == 19 { at(9) } else { at(30) - waiter as i64 };
         let e164 = waiter.to_string();
-        rig.realm.wait(waiter, &Create { end: Some(end), ..wish(&e164) });
+        rig.realm.wait(rig.now, waiter, &Create { end: Some(end), ..wish(&e164) });
     }
     let mut calls = 0;
     let grant = loop {
@@ -450,7 +450,7 @@ fn creation_waits_for_room_beside_what_is_reserved() {
         if id < 3 {
             assert!(rig.realm.is_worth_waiting(&create, &decided));
         }
-        rig.realm.wait(id, &create);
+        rig.realm.wait(rig.now, id, &create);
     }
     // Something changes: all are decided again, and one of the same size does not stand for the others.
     resize(&mut rig, "1", 9);

@@ -319,7 +319,11 @@ impl Realm {
                 ensure(!waits || wishes.host.is_none(), "a scheduled conference wishes a host")
             }
             ConferenceEvent::ZoneFell => {
-                is(&[State::Pending])?;
+                let is_new = conference.state == State::Creating && conference.opened.is_none();
+                ensure(
+                    is_new || is(&[State::Pending]).is_ok(),
+                    "a conference that has its unit goes elsewhere",
+                )?;
                 ensure(!conference.elsewhere, "a conference may go elsewhere already")
             }
             ConferenceEvent::UpdatedAgain => {
