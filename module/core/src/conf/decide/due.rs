@@ -153,7 +153,7 @@ impl Realm {
                 | ConferenceEvent::Refused { .. }
                 | ConferenceEvent::Extended { .. }
                 | ConferenceEvent::Resized { .. }
-                | ConferenceEvent::UpdatedAgain
+                | ConferenceEvent::UpdatedAgain { .. }
                 | ConferenceEvent::Altered { .. }
                 | ConferenceEvent::Set { .. } => invariant!("no deadline causes such an event"),
             }

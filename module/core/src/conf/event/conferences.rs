@@ -165,7 +165,10 @@ events! {
             number: Epoch,
         } = 19, notice c"allot.conf.end-near";
         /// The last UPDATE is sent again to the units whose copies are older.
-        UpdatedAgain = 20, notice c"allot.conf.updated-again";
+        UpdatedAgain {
+            /// Its new number, if a former master told a unit something else later; otherwise `None`.
+            number: Option<Epoch>,
+        } = 20, notice c"allot.conf.updated-again";
         /// Other units may take the conference.
         Altered {
             /// Which units.
@@ -326,9 +329,11 @@ impl Realm {
                 )?;
                 ensure(!conference.elsewhere, "a conference may go elsewhere already")
             }
-            ConferenceEvent::UpdatedAgain => {
+            ConferenceEvent::UpdatedAgain { number } => {
                 is(&owned)?;
-                ensure(conference.last_update > 0, "an UPDATE is sent again that never was")
+                number.map_or(Ok(()), |number| self.is_new(number))?;
+                let was_sent = conference.last_update > 0 || number.is_some();
+                ensure(was_sent, "an UPDATE is sent again that never was")
             }
             ConferenceEvent::Set { seq, fields } => {
                 is(&owned)?;
@@ -517,7 +522,13 @@ impl Realm {
                 self.update(id, *number, |conference| conference.end_is_near = true);
                 self.publish("ending", id, Some(Cause::EndNear));
             }
-            ConferenceEvent::UpdatedAgain => self.tell_update(id),
+            ConferenceEvent::UpdatedAgain { number } => {
+                if let Some(number) = *number {
+                    self.raise_last_epoch(number);
+                    self.change(id, |conference| conference.last_update = number);
+                }
+                self.tell_update(id);
+            }
             ConferenceEvent::Altered { wishes } => {
                 let wishes = Box::new(self.shared_wishes(wishes));
                 self.change(id, |conference| (conference.wishes, conference.elsewhere) = (wishes, false));
