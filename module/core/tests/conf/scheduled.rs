@@ -8,7 +8,8 @@ use allot_core::conf::request::{
     Changes, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::Settings;
-use allot_core::conf::{ConferenceEvent, Event, Reply, decide};
+use allot_core::conf::{ConferenceEvent, Event, Reply, decide, decide_due};
+use allot_core::shared::machine::MachineEvent as _;
 
 pub(super) const A: &str = "a:1:1";
 pub(super) const B: &str = "b:1:1";
@@ -351,6 +352,67 @@ fn of_two_starts_at_one_time_the_greater_priority_comes_first() {
     rig.down(B);
     rig.pass(10 * MINUTE);
     assert_eq!((rig.word("high"), rig.word("low")), ("creating", "pending"));
+}
+
+/// The conferences that one step starts, of which it looks at so many deadlines.
+fn started(rig: &mut Rig, limit: usize) -> Vec<String> {
+    let events = decide_due(&rig.realm, rig.now, limit);
+    events.iter().for_each(|event| rig.apply(event));
+    rig.flush();
+    let names = events.iter().filter(|event| event.name() == "started").filter_map(|event| event.e164());
+    names.map(|e164| String::from_utf8_lossy(e164).into_owned()).collect()
+}
+
+#[test]
+fn greatest_priorities_start_first_also_if_a_step_starts_few() {
+    let mut rig = Rig::new(&[A, B]);
+    for priority in [3, 7, 0, 5, 1, 6, 4, 2] {
+        rig.ask(&request(Create { priority, ..booking(&priority.to_string(), 10, 20, 1) })).unwrap();
+    }
+    rig.now = at(10);
+    for three in [&["7", "6", "5"][..], &["4", "3", "2"], &["1", "0"]] {
+        assert_eq!(started(&mut rig, 3), three);
+    }
+}
+
+#[test]
+fn starts_amid_many_areas_are_sliced() {
+    const STARTS: usize = 100;
+    let mut rig = Rig::new(&[]);
+    rig.join(A, 1000);
+    let zones: Vec<String> = (0..40).map(|zone| format!("z{zone}")).collect();
+    for name in &zones {
+        join(&mut rig, &format!("{name}:1:1"), Some(name.as_bytes()), &[]);
+        // One after the other, with a pause, fills the unit, so all of them must be looked at to see what is left.
+        for turn in 0..20 {
+            let e164 = format!("{name}-{turn}");
+            let from = 12 + 2 * turn;
+            let create = booking(&e164, from, from + 1, 9);
+            rig.ask(&request(Create { wishes: zone(name.as_bytes()), ..create })).unwrap();
+        }
+    }
+    for number in 0..STARTS {
+        schedule(&mut rig, &number.to_string(), 10, 60, 2);
+    }
+    rig.now = at(10);
+    let mut steps = Vec::new();
+    while steps.iter().sum::<usize>() < STARTS {
+        steps.push(started(&mut rig, 500).len());
+        assert!(steps.last().is_some_and(|&count| count > 0), "{steps:?}");
+    }
+    // Each looks at the 40 changes of 40 areas.
+    let most = 50_000 / (40 * 40) + 1;
+    assert!(steps.iter().all(|&count| count <= most) && steps.len() >= STARTS / most, "{steps:?}");
+    assert!((0..STARTS).all(|number| rig.owner(&number.to_string()) == A), "the zones have room for theirs");
+    rig.check();
+    // A start that need not look at them is not held up.
+    let mut rig = Rig::new(&[]);
+    rig.join(A, 1000);
+    for number in 0..STARTS {
+        schedule(&mut rig, &number.to_string(), 10, 60, 2);
+    }
+    rig.now = at(10);
+    assert_eq!(started(&mut rig, 500).len(), STARTS);
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn place(realm: &Realm, need: Need<'_>, ask: &Ask, waits: bool) -> Result<u32, R
             format!("{} of {total} licences are in use; {} more are not free", realm.licences, ask.licences);
         return refuse(Code::Limit, text);
     }
-    let full = realm.reservations.full(ask, |_| true);
+    let full = realm.reservations.full(ask, |_| true, &mut 0);
     let unit = realm.placement_index.choose(need, |unit, _| realm.is_in_one(unit, &full));
     match unit {
         Some(unit) if realm.has_licences(ask) => Ok(unit),

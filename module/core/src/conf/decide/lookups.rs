@@ -169,8 +169,9 @@ impl Realm {
         cause: Cause,
         now: Millis,
     ) -> Option<Event> {
-        let place =
-            |one: &Conference| Some((self.next_unit(one, now, &self.placement_index)?, self.next_epoch(now)));
+        let place = |one: &Conference| {
+            Some((self.next_unit(one, now, &self.placement_index, &mut 0)?, self.next_epoch(now)))
+        };
         let event = match effective(conference, transition(trigger, Some(conference.state))) {
             Transition::Stays | Transition::Nothing => return None,
             Transition::Failed => self.failed(conference, cause, now, place),
