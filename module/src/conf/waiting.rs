@@ -38,7 +38,8 @@ pub(super) fn begins(
         return Ok(false);
     }
     let id = waiting::block(ctx, name, wait, forget_waiter::<Realm>, None);
-    step.state_mut().wait(id, create);
+    let now = step.now();
+    step.state_mut().wait(now, id, create);
     Ok(true)
 }
 

@@ -5,9 +5,11 @@
 //! replicated nor copied.
 
 use super::decide::decide;
+use super::event::{ConferenceEvent, Event};
 use super::model::state::Realm;
+use super::model::unit::Name;
 use super::model::waiters::{Waiter, Waiters};
-use super::outcome::Decided;
+use super::outcome::{Decided, Decision};
 use super::request::{ClientRequest, Create, Request, WishesRequest};
 use crate::shared::refusal::Code;
 use crate::shared::{Bytes, Millis};
@@ -26,12 +28,14 @@ pub struct Grant {
 }
 
 impl Waiter {
-    fn of(id: u64, create: &Create<'_>) -> Self {
+    fn of(id: u64, now: Millis, create: &Create<'_>) -> Self {
         let owned = |text: Option<&[u8]>| text.map(Bytes::from_slice);
         let list = |tags: Option<&[&[u8]]>| {
             tags.unwrap_or_default().iter().map(|tag| Bytes::from_slice(tag)).collect()
         };
         let wishes = &create.wishes;
+        let is_bound = wishes.zone.flatten().is_some() || wishes.host.flatten().is_some();
+        let fall = wishes.zone_fall.filter(|&fall| is_bound && fall > 0);
         Self {
             id,
             class: (
@@ -45,6 +49,8 @@ impl Waiter {
             end: create.end,
             priority: create.priority,
             zone_fall: wishes.zone_fall,
+            falls_at: fall.map(|fall| now.saturating_add(fall)),
+            fallen: None,
             prefer: list(wishes.prefer),
             recoverable: create.recoverable,
             request: owned(create.request),
@@ -76,10 +82,23 @@ impl Waiter {
             request: self.request.as_deref(),
             called_from: None,
         };
-        let outcome = decide(realm, now, &Request::Client(ClientRequest::Create(create)));
+        let mut outcome = decide(realm, now, &Request::Client(ClientRequest::Create(create)));
+        if let (Some(fallen), Ok(decision)) = (&self.fallen, &mut outcome) {
+            keep_wishes(realm, decision, fallen);
+        }
         let is_same = realm.reservations.is_empty() || !realm.has_room(&create);
         (outcome, is_same)
     }
+}
+
+/// A conference that is created outside the zone and host that it wished keeps these wishes for later, and is marked as
+/// one that may go elsewhere.
+fn keep_wishes(realm: &Realm, decision: &mut Decision, (zone, host): &(Option<Bytes>, Option<Bytes>)) {
+    let Some(Event::Created(created)) = decision.events.first_mut() else { return };
+    created.wishes.zone = zone.as_deref().map(|zone| realm.zone_name(zone));
+    created.wishes.host = host.as_deref().map(Name::from);
+    let e164 = created.e164.clone();
+    decision.events.push(Event::Conference { e164, event: ConferenceEvent::ZoneFell });
 }
 
 impl Realm {
@@ -90,8 +109,8 @@ impl Realm {
     }
 
     /// Has a creation wait under an id that no other waiter has. It was decided before, and is worth waiting. O(log n).
-    pub fn wait(&mut self, id: u64, create: &Create<'_>) {
-        self.waiters.join(Waiter::of(id, create));
+    pub fn wait(&mut self, now: Millis, id: u64, create: &Create<'_>) {
+        self.waiters.join(Waiter::of(id, now, create));
     }
 
     /// A waiter has left, for example because its connection has ended. O(log n).
@@ -109,10 +128,10 @@ impl Realm {
         self.waiters.queue.len()
     }
 
-    /// Whether there may be room for a creation that waits. O(1).
+    /// Whether there may be room for a creation that waits, now or when it may go elsewhere. O(1).
     #[inline]
     pub fn has_pending_grants(&self) -> bool {
-        self.waiters.is_pending
+        self.waiters.is_pending || self.waiters.next_fall().is_some()
     }
 
     /// The first waiter for which there is room, or which can never be served, with its outcome. Apply the events, and
@@ -121,6 +140,7 @@ impl Realm {
     /// `Reservations::full`, so only a few are decided in one call. The others are decided in the next.
     pub fn next_grant(&mut self, now: Millis, is_alive: impl Fn(u64) -> bool) -> Option<Grant> {
         let mut beside_booked = 0;
+        self.waiters.fall(now);
         while self.waiters.is_pending
             && let Some(rank) = self.waiters.next()
         {

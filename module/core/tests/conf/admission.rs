@@ -183,16 +183,16 @@ fn update_is_of_a_conference_that_has_a_unit_and_an_end() {
     let mut rig = Rig::new(&[A]);
     let number = rig.open("1") + 1;
     refuses(&rig, &conference("1", ConferenceEvent::EndNear { number }));
-    refuses(&rig, &conference("1", ConferenceEvent::UpdatedAgain));
+    refuses(&rig, &conference("1", ConferenceEvent::UpdatedAgain { number: None }));
     rig.apply(&conference("1", ConferenceEvent::Extended { end: 1 << 40, number }));
-    assert!(rig.realm.admits(&conference("1", ConferenceEvent::UpdatedAgain)).is_ok());
+    assert!(rig.realm.admits(&conference("1", ConferenceEvent::UpdatedAgain { number: None })).is_ok());
     let number = number + 1;
     assert!(rig.realm.admits(&conference("1", ConferenceEvent::EndNear { number })).is_ok());
     refuses(&rig, &conference("1", ConferenceEvent::EndNear { number: number - 1 }));
     refuses(&rig, &conference("1", ConferenceEvent::Resized { size: 0, number }));
     refuses(&rig, &conference("1", ConferenceEvent::Resized { size: 1, number: number - 1 }));
     rig.down(A);
-    refuses(&rig, &conference("1", ConferenceEvent::UpdatedAgain));
+    refuses(&rig, &conference("1", ConferenceEvent::UpdatedAgain { number: None }));
     refuses(&rig, &conference("1", ConferenceEvent::EndNear { number }));
 }
 

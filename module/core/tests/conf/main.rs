@@ -34,6 +34,7 @@ mod random;
 mod rebalance;
 mod records;
 mod recovering;
+mod reserved;
 mod rig;
 mod scheduled;
 mod sentences;

@@ -1,20 +1,18 @@
 //! Conferences with a start in the future: what is reserved for them, what begins when their start comes, and what
 //! others may take meanwhile.
 
-use super::random::{Random, cases};
 use super::rig::{MINUTE, Rig, created, wish, zone};
-use allot_core::conf::conference::{Conference, State};
+use allot_core::conf::conference::State;
 use allot_core::conf::event::Created;
 use allot_core::conf::request::{
     Changes, ClientRequest, Create, DrainOf, Request, SchedulerRequest, UnitRequest, WishesRequest,
 };
 use allot_core::conf::state::Settings;
-use allot_core::conf::{ConferenceEvent, Event, Reply, decide};
-use proptest::prelude::*;
-use std::ops::Range;
+use allot_core::conf::{ConferenceEvent, Event, Reply, decide, decide_due};
+use allot_core::shared::machine::MachineEvent as _;
 
-const A: &str = "a:1:1";
-const B: &str = "b:1:1";
+pub(super) const A: &str = "a:1:1";
+pub(super) const B: &str = "b:1:1";
 
 /// A conference of this size from a minute to another, counted from the beginning of the rig.
 fn booking(e164: &str, from: i64, to: i64, size: i64) -> Create<'_> {
@@ -25,7 +23,7 @@ fn at(minute: i64) -> i64 {
     1000 + minute * MINUTE
 }
 
-fn request(create: Create<'_>) -> Request<'_> {
+pub(super) fn request(create: Create<'_>) -> Request<'_> {
     Request::Client(ClientRequest::Create(create))
 }
 
@@ -42,7 +40,7 @@ fn extend(rig: &mut Rig, e164: &str, minute: i64) -> String {
     rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end: at(minute) }))
 }
 
-fn resize(rig: &mut Rig, e164: &str, size: i64) -> String {
+pub(super) fn resize(rig: &mut Rig, e164: &str, size: i64) -> String {
     rig.code(&Request::Client(ClientRequest::Resize { e164: e164.as_bytes(), size }))
 }
 
@@ -329,7 +327,7 @@ fn room_stays_reserved_after_a_start_that_found_none() {
     assert_eq!(rig.ack("first", A, rig.epoch("first")), "Ok");
     schedule(&mut rig, "booked", 10, 20, 10);
     let walk_in = Create { size: 10, ..wish("walk-in") };
-    rig.realm.wait(1, &walk_in);
+    rig.realm.wait(rig.now, 1, &walk_in);
     rig.pass(10 * MINUTE);
     assert_eq!((rig.word("first"), rig.word("booked")), ("ending", "pending"));
     // The unit has its room back, and nobody else takes it.
@@ -356,6 +354,67 @@ fn of_two_starts_at_one_time_the_greater_priority_comes_first() {
     assert_eq!((rig.word("high"), rig.word("low")), ("creating", "pending"));
 }
 
+/// The conferences that one step starts, of which it looks at so many deadlines.
+fn started(rig: &mut Rig, limit: usize) -> Vec<String> {
+    let events = decide_due(&rig.realm, rig.now, limit);
+    events.iter().for_each(|event| rig.apply(event));
+    rig.flush();
+    let names = events.iter().filter(|event| event.name() == "started").filter_map(|event| event.e164());
+    names.map(|e164| String::from_utf8_lossy(e164).into_owned()).collect()
+}
+
+#[test]
+fn greatest_priorities_start_first_also_if_a_step_starts_few() {
+    let mut rig = Rig::new(&[A, B]);
+    for priority in [3, 7, 0, 5, 1, 6, 4, 2] {
+        rig.ask(&request(Create { priority, ..booking(&priority.to_string(), 10, 20, 1) })).unwrap();
+    }
+    rig.now = at(10);
+    for three in [&["7", "6", "5"][..], &["4", "3", "2"], &["1", "0"]] {
+        assert_eq!(started(&mut rig, 3), three);
+    }
+}
+
+#[test]
+fn starts_amid_many_areas_are_sliced() {
+    const STARTS: usize = 100;
+    let mut rig = Rig::new(&[]);
+    rig.join(A, 1000);
+    let zones: Vec<String> = (0..40).map(|zone| format!("z{zone}")).collect();
+    for name in &zones {
+        join(&mut rig, &format!("{name}:1:1"), Some(name.as_bytes()), &[]);
+        // One after the other, with a pause, fills the unit, so all of them must be looked at to see what is left.
+        for turn in 0..20 {
+            let e164 = format!("{name}-{turn}");
+            let from = 12 + 2 * turn;
+            let create = booking(&e164, from, from + 1, 9);
+            rig.ask(&request(Create { wishes: zone(name.as_bytes()), ..create })).unwrap();
+        }
+    }
+    for number in 0..STARTS {
+        schedule(&mut rig, &number.to_string(), 10, 60, 2);
+    }
+    rig.now = at(10);
+    let mut steps = Vec::new();
+    while steps.iter().sum::<usize>() < STARTS {
+        steps.push(started(&mut rig, 500).len());
+        assert!(steps.last().is_some_and(|&count| count > 0), "{steps:?}");
+    }
+    // Each looks at the 40 changes of 40 areas.
+    let most = 50_000 / (40 * 40) + 1;
+    assert!(steps.iter().all(|&count| count <= most) && steps.len() >= STARTS / most, "{steps:?}");
+    assert!((0..STARTS).all(|number| rig.owner(&number.to_string()) == A), "the zones have room for theirs");
+    rig.check();
+    // A start that need not look at them is not held up.
+    let mut rig = Rig::new(&[]);
+    rig.join(A, 1000);
+    for number in 0..STARTS {
+        schedule(&mut rig, &number.to_string(), 10, 60, 2);
+    }
+    rig.now = at(10);
+    assert_eq!(started(&mut rig, 500).len(), STARTS);
+}
+
 #[test]
 fn waiters_beside_what_is_booked_are_decided_in_slices_and_none_is_forgotten() {
     let mut rig = Rig::new(&[A]);
@@ -364,7 +423,7 @@ fn waiters_beside_what_is_booked_are_decided_in_slices_and_none_is_forgotten() {
     for waiter in 0..20 {
         let end = if waiter == 19 { at(9) } else { at(30) - waiter as i64 };
         let e164 = waiter.to_string();
-        rig.realm.wait(waiter, &Create { end: Some(end), ..wish(&e164) });
+        rig.realm.wait(rig.now, waiter, &Create { end: Some(end), ..wish(&e164) });
     }
     let mut calls = 0;
     let grant = loop {
@@ -453,7 +512,7 @@ fn creation_waits_for_room_beside_what_is_reserved() {
         if id < 3 {
             assert!(rig.realm.is_worth_waiting(&create, &decided));
         }
-        rig.realm.wait(id, &create);
+        rig.realm.wait(rig.now, id, &create);
     }
     // Something changes: all are decided again, and one of the same size does not stand for the others.
     resize(&mut rig, "1", 9);
@@ -521,140 +580,6 @@ fn events_of_a_schedule_are_admitted_only_where_they_fit() {
         assert!(rig.realm.admits(&of(refused)).is_err());
     }
     rig.check();
-}
-
-/// A conference as the naive model has it: its time, and what it takes.
-#[derive(Clone, Debug)]
-struct Taken {
-    from: i64,
-    until: i64,
-    size: i64,
-    licences: i64,
-}
-
-const EVER: i64 = i64::MAX;
-
-/// The last time that matters: all starts and ends are before.
-const HORIZON: i64 = 1700;
-
-/// Whether room is reserved for a conference: it starts later, or waits for its first unit since then.
-fn is_booked(one: &Conference) -> bool {
-    one.state == State::Scheduled
-        || one.state == State::Pending && one.start.is_some() && one.opened.is_none()
-}
-
-/// Everything that is live and not about to end, by the records.
-fn taken(rig: &Rig) -> Vec<Taken> {
-    let live = rig.realm.list(None, None, 0, usize::MAX).0;
-    live.into_iter()
-        .filter(|one| one.ending.is_none())
-        .map(|one| Taken {
-            from: one.start.filter(|_| is_booked(one)).unwrap_or(0),
-            until: one.end.unwrap_or(EVER),
-            size: one.size.into(),
-            licences: one.licences.into(),
-        })
-        .collect()
-}
-
-/// Whether everything fits at every moment of a time: the sum is greatest at its beginning, or when something starts.
-fn fits(all: &[Taken], time: Range<i64>, capacity: i64, licences: i64) -> bool {
-    let starts = all.iter().map(|one| one.from).filter(|from| time.contains(from));
-    starts.chain([time.start]).all(|moment| {
-        let at_once = all.iter().filter(|one| one.from <= moment && moment < one.until);
-        let (size, count) = at_once.fold((0, 0), |sum, one| (sum.0 + one.size, sum.1 + one.licences));
-        size <= capacity && (licences == 0 || count <= licences)
-    })
-}
-
-/// The earliest start of a conference, tried one millisecond after the other.
-fn earliest(all: &[Taken], asked: &Taken, capacity: i64, licences: i64) -> Option<i64> {
-    (asked.from..=HORIZON).find(|from| {
-        let until = asked.until.saturating_add(from - asked.from);
-        let moved = Taken { from: *from, until, ..asked.clone() };
-        let all: Vec<Taken> = all.iter().cloned().chain([moved]).collect();
-        fits(&all, *from..until, capacity, licences)
-    })
-}
-
-/// Units answer: what is being created is open, and what must end has ended.
-fn answer(rig: &mut Rig) {
-    for number in 0..12 {
-        let e164 = number.to_string();
-        let epoch = rig.realm.conference_called(e164.as_bytes()).map_or(0, |one| one.epoch);
-        match rig.word(&e164) {
-            "creating" => drop(rig.ack(&e164, &rig.owner(&e164), epoch)),
-            "ending" => drop(rig.given_up(&e164, &rig.owner(&e164), epoch)),
-            _ => {}
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn no_moment_has_more_than_the_capacity_and_limit_names_the_earliest_start(seed in any::<u64>()) {
-        let mut random = Random::new(seed);
-        let (units, licences) = (random.of(&[1, 1, 2]), random.of(&[0, 0, 7]));
-        let settings = Settings { licences: licences as u64, tombstone: 1, ..Settings::default() };
-        let mut rig = Rig::with(settings, &[A, B][..units]);
-        let capacity = 10 * units as i64;
-        for _ in 0..25 {
-            rig.pass(random.of(&[0, 0, 1, 5]));
-            answer(&mut rig);
-            rig.recover();
-            answer(&mut rig);
-            let e164 = random.below(12).to_string();
-            let (now, before) = (rig.now, taken(&rig));
-            let (size, count) = (random.of(&[1, 2, 4, 9]), random.of(&[0, 1, 3]));
-            let length = random.of(&[1, 3, 10, 30]);
-            match random.below(8) {
-                0..5 if rig.realm.conference_called(e164.as_bytes()).is_none_or(|one| !one.is_live()) => {
-                    let start = random.chance(60).then(|| now + 1 + random.below(40) as i64);
-                    let from = start.unwrap_or(now);
-                    let end = (start.is_some() || random.chance(60)).then_some(from + length);
-                    let asked = Taken { from, until: end.unwrap_or(EVER), size, licences: count };
-                    let create = Create { start, end, size, licences: count, ..wish(&e164) };
-                    let nothing_is_booked = before.iter().all(|one| one.from == 0);
-                    let expected = earliest(&before, &asked, capacity, licences);
-                    match rig.ask(&request(create)) {
-                        Ok(_) => {
-                            let is_free = start.is_none() && nothing_is_booked;
-                            prop_assert!(is_free || expected == Some(from), "{create:?} beside {before:?}");
-                        }
-                        Err(refusal) => {
-                            let text = refusal.to_string();
-                            let last = text.rsplit(' ').next().and_then(|last| last.parse().ok());
-                            let named = text.split("with START ").nth(1).and_then(|rest| rest.split(' ').next());
-                            let named = named.and_then(|start| start.parse().ok());
-                            if start.is_some() {
-                                prop_assert!(expected != Some(from) && last == expected, "{text}: {expected:?}");
-                            } else if text.contains("reserved") {
-                                prop_assert!(named == expected.filter(|start| *start > now), "{text}: {expected:?}");
-                            } else {
-                                // The room that there is now is in one piece only on one unit.
-                                let is_full = units > 1 || expected != Some(now);
-                                prop_assert!(is_full || nothing_is_booked, "{text}: {expected:?}");
-                            }
-                        }
-                    }
-                }
-                5 => drop(rig.code(&Request::Client(ClientRequest::Extend {
-                    e164: e164.as_bytes(),
-                    end: now + length,
-                }))),
-                6 => drop(resize(&mut rig, &e164, size)),
-                7 if random.chance(50) => drop(rig.release(&e164)),
-                _ => {}
-            }
-            // Room is promised to what is booked. While nothing is, each unit sees to its own.
-            let all = taken(&rig);
-            let mut times = all.iter().filter(|one| one.from > 0).map(|one| one.from.max(rig.now)..one.until);
-            prop_assert!(times.all(|time| fits(&all, time, capacity, licences)), "{all:?}");
-            rig.check();
-        }
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! by what they are told: they handle each message of their stream, in order, at any time, and again in each session.
 
 use super::rig::{Rig, wish};
-use allot_core::conf::request::{Changes, ClientRequest, Create, Request, UnitRequest};
+use allot_core::conf::request::{Changes, ClientRequest, CopyParams, Create, Report, Request, UnitRequest};
 use allot_core::conf::state::Settings;
 use std::collections::BTreeMap;
 
@@ -165,6 +165,48 @@ fn lost_change_is_sent_again_after_a_report() {
     rig.told.clear();
     rig.report_starting(&owner, epoch, &[("2", epoch)]);
     assert!(rig.verbs(&owner).contains("UPDATE"));
+    rig.check();
+}
+
+/// A report of unit A, which runs conference 1 at this epoch, and knows this end and size of it.
+fn report_knowing(rig: &mut Rig, highest: u64, epoch: u64, (end, size): (i64, i64)) {
+    let params = CopyParams { e164: b"1", end: Some(end), size, priority: 0, request: None };
+    let list = vec![(&b"1"[..], epoch)];
+    let (cmu, params) = (A.as_bytes(), vec![params]);
+    let report = Report { cmu, highest, ended: vec![], starting: vec![], params, list };
+    rig.ask(&Request::Unit(UnitRequest::Report(report))).unwrap();
+}
+
+#[test]
+fn change_that_a_failover_lost_is_taken_back_at_the_unit() {
+    let mut rig = rig();
+    let epoch = rig.epoch("1");
+    let lost = epoch + 100;
+    report_knowing(&mut rig, lost, epoch, (200_000, 2));
+    let number = rig.realm.last_epoch();
+    let told = [format!("UPDATE 1 {A} {epoch} {number} 100000 2 0")];
+    assert!(number > lost);
+    assert_eq!(rig.commands(A), told);
+    // Once it has read that, it is told nothing new.
+    report_knowing(&mut rig, number, epoch, (100_000, 2));
+    assert_eq!((rig.commands(A), rig.realm.last_epoch()), (told.to_vec(), number));
+    // Neither is a unit that will read the last UPDATE only now.
+    resize(&mut rig, "1", 3);
+    let last = rig.realm.last_epoch();
+    rig.told.clear();
+    report_knowing(&mut rig, number, epoch, (100_000, 2));
+    assert_eq!(rig.commands(A), [format!("UPDATE 1 {A} {epoch} {last} 100000 3 0")]);
+    rig.check();
+    // A copy whose unit lost it, and which a former master told something, is adopted with what is so.
+    rig.down(A);
+    rig.join(A, 10);
+    rig.told.clear();
+    let lost = rig.realm.last_epoch() + 100;
+    report_knowing(&mut rig, lost, epoch, (100_000, 7));
+    let (again, number) = (rig.epoch("1"), rig.realm.last_epoch());
+    let commands = rig.commands(A);
+    assert_eq!(commands.last().unwrap(), &format!("UPDATE 1 {A} {again} {number} 100000 3 0"));
+    assert!(number > lost);
     rig.check();
 }
 

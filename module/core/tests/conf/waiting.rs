@@ -1,7 +1,7 @@
 //! Creations that wait for room.
 
 use super::rig::{Rig, wish, zone};
-use allot_core::conf::request::{Changes, ClientRequest, Create, Request};
+use allot_core::conf::request::{Changes, ClientRequest, Create, Request, WishesRequest};
 use allot_core::conf::state::{Placement, Settings};
 use allot_core::conf::{Reply, decide};
 
@@ -13,7 +13,7 @@ fn wait(rig: &mut Rig, id: u64, create: Create<'_>) -> bool {
     let decided = decide(&rig.realm, rig.now, &Request::Client(ClientRequest::Create(create)));
     let waits = rig.realm.is_worth_waiting(&create, &decided);
     if waits {
-        rig.realm.wait(id, &create);
+        rig.realm.wait(rig.now, id, &create);
     }
     waits
 }
@@ -168,4 +168,65 @@ fn heartbeats_that_change_nothing_decide_nobody_again() {
     assert_eq!(all(&mut rig), []);
     rig.beat(A);
     assert!(rig.realm.has_pending_grants());
+}
+
+/// A creation that wishes zone `fra`, or host `fra`, for a second.
+fn bound(e164: &str, by_host: bool) -> Create<'_> {
+    let mut create = wish(e164);
+    create.wishes = if by_host {
+        WishesRequest { host: Some(Some(b"fra")), ..WishesRequest::default() }
+    } else {
+        zone(b"fra")
+    };
+    create.wishes.zone_fall = Some(1000);
+    create
+}
+
+#[test]
+fn creation_that_waits_goes_elsewhere_when_its_time_has_come() {
+    for by_host in [false, true] {
+        let mut rig = Rig::new(&[A, B]);
+        assert!(wait(&mut rig, 1, bound("2", by_host)));
+        let for_ever = Create { wishes: zone(b"fra"), ..wish("3") };
+        assert!(wait(&mut rig, 2, for_ever));
+        assert_eq!(rig.realm.next_due(), Some(rig.now + 1000));
+        rig.pass(999);
+        assert_eq!(all(&mut rig), []);
+        rig.pass(1);
+        assert_eq!(all(&mut rig), [(1, "2".to_owned())]);
+        // Its wishes hold again when it is open; until then, another unit may be tried elsewhere as well.
+        let (one, epoch) = (rig.one("2"), rig.epoch("2"));
+        assert_eq!((one.wishes.zone.is_some(), one.wishes.host.is_some()), (!by_host, by_host));
+        assert!(one.elsewhere && rig.owner("2") == A);
+        assert!(rig.told.iter().any(|line| line.starts_with("evt zone-fell 2 ")), "{:?}", rig.told);
+        assert_eq!((rig.nack("2", A, epoch), rig.owner("2")), ("Ok".to_owned(), B.to_owned()));
+        let epoch = rig.epoch("2");
+        assert_eq!((rig.ack("2", B, epoch), rig.one("2").elsewhere), ("Ok".to_owned(), false));
+        assert_eq!(rig.realm.waiting_creations(), 1, "the other waits for its zone");
+        assert_eq!(all(&mut rig), []);
+        assert!(!rig.realm.has_pending_grants());
+        rig.check();
+    }
+}
+
+#[test]
+fn creation_goes_elsewhere_later_if_there_is_no_room_at_its_time() {
+    let mut rig = full();
+    assert!(wait(&mut rig, 1, bound("2", false)));
+    assert!(wait(&mut rig, 2, bound("3", false)));
+    rig.realm.stop_waiting(2);
+    rig.pass(2000);
+    assert_eq!(all(&mut rig), []);
+    assert!(rig.realm.next_due().is_none_or(|due| due > rig.now), "nobody is decided again");
+    let epoch = rig.epoch("1");
+    rig.ended("1", A, epoch);
+    assert_eq!(all(&mut rig), [(1, "2".to_owned())]);
+    // A unit of its zone that comes before its time is taken.
+    let mut rig = Rig::new(&[A]);
+    assert!(wait(&mut rig, 1, bound("2", true)));
+    rig.pass(999);
+    rig.join("fra:1:1", 1);
+    assert_eq!(all(&mut rig), [(1, "2".to_owned())]);
+    assert_eq!((rig.owner("2").as_str(), rig.one("2").elsewhere), ("fra:1:1", false));
+    rig.check();
 }

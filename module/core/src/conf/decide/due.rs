@@ -3,7 +3,7 @@
 use crate::conf::event::{ConferenceEvent, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Due, Epoch, State};
 use crate::conf::model::placement_index::PlacementIndex;
-use crate::conf::model::reservations::{Area, Ask};
+use crate::conf::model::reservations::{Area, Ask, MAX_SCHEDULED};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::{Name, UnitState};
@@ -16,8 +16,12 @@ use crate::shared::refusal::{Refusal, try_again};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// How many planned starts and ends are looked at in one call, before the starts that are left wait for the next: about
+/// two milliseconds.
+const WALKED_AT_ONCE: usize = 50_000;
+
 /// The events of deadlines that have passed by `now`, at most `limit`. Call again until none are left. O(events log
-/// conferences).
+/// conferences), and for starts the walks of `Reservations::full`, of which few are done in one call.
 pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     if !realm.epochs().has_room() {
@@ -38,11 +42,13 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         events.push(event.of(unit.cmu.clone()));
     }
     let (index, failures) = (None, BTreeMap::new());
-    let mut retries = Retries { realm, now, index, failures, epoch: realm.next_epoch(now) };
-    let mut due = realm.conference_due.due(now, limit.saturating_sub(events.len()));
-    due.sort_by_key(|&id| realm.indexed(id).and_then(Conference::turn_to_start));
-    for id in due {
+    let mut retries = Retries { realm, now, index, failures, epoch: realm.next_epoch(now), walked: 0 };
+    for id in realm.conferences_due(now, limit.saturating_sub(events.len())) {
         let Some(conference) = realm.indexed(id) else { continue };
+        // Only starts are left, and the next step goes on with them.
+        if retries.walked >= WALKED_AT_ONCE && conference.turn_to_start().is_some() {
+            break;
+        }
         let due = conference.due(&realm.settings, now);
         let Some(due) = due.expected("a conference in the index of deadlines has a deadline") else {
             continue;
@@ -73,6 +79,8 @@ struct Retries<'a> {
     failures: BTreeMap<u32, i64>,
     /// The next epoch to give out.
     epoch: Epoch,
+    /// How many planned starts and ends were looked at so far, to keep what is reserved for others.
+    walked: usize,
 }
 
 impl Retries<'_> {
@@ -92,9 +100,12 @@ impl Retries<'_> {
 
     fn place(&mut self, conference: &Conference) -> Option<(u32, Epoch)> {
         let (realm, now) = (self.realm, self.now);
+        let mut walked = self.walked;
         let index = self.index();
-        let unit = realm.next_unit(conference, now, index)?;
-        index.reserve(unit, conference.size);
+        let unit = realm.next_unit(conference, now, index, &mut walked);
+        self.walked = walked;
+        let unit = unit?;
+        self.index().reserve(unit, conference.size);
         let epoch = self.epoch;
         self.epoch += 1;
         Some((unit, epoch))
@@ -115,6 +126,19 @@ pub(super) fn check_named(realm: &Realm, now: Millis, request: &Request<'_>) -> 
 }
 
 impl Realm {
+    /// Conferences whose deadlines have passed, at most `limit`. Those that start come last, in their order.
+    fn conferences_due(&self, now: Millis, limit: usize) -> Vec<u32> {
+        let turn = |&id: &u32| self.indexed(id).and_then(Conference::turn_to_start);
+        let mut due = self.conference_due.due(now, limit);
+        if due.len() == limit && due.iter().any(|id| turn(id).is_some()) {
+            // Of conferences that start at one time, the first may not be among these.
+            due = self.conference_due.due(now, limit.saturating_add(MAX_SCHEDULED));
+        }
+        due.sort_by_key(turn);
+        due.truncate(limit);
+        due
+    }
+
     /// A conference as it will be after all deadlines up to `now`, whether or not they were applied yet; `None` if the
     /// record is deleted by then. A creation that will be tried on another unit, or a start that a unit has room for,
     /// is shown as it is: its next epoch is not given out yet. O(1), or O(size of the conference + units passed over)
@@ -124,7 +148,8 @@ impl Realm {
         // Each event restarts the deadlines, so at most two follow each other at one time.
         for _ in 0..4 {
             let Some(due) = seen.due(&self.settings, now) else { break };
-            let place = |one: &Conference| Some((self.next_unit(one, now, &self.placement_index)?, 0));
+            let place =
+                |one: &Conference| Some((self.next_unit(one, now, &self.placement_index, &mut 0)?, 0));
             let Some(event) = self.event_at(&seen, due, now, 0, place) else { break };
             let heard = self.last_heard(&seen, now, Cause::Timeout);
             let conference = seen.to_mut();
@@ -153,7 +178,7 @@ impl Realm {
                 | ConferenceEvent::Refused { .. }
                 | ConferenceEvent::Extended { .. }
                 | ConferenceEvent::Resized { .. }
-                | ConferenceEvent::UpdatedAgain
+                | ConferenceEvent::UpdatedAgain { .. }
                 | ConferenceEvent::Altered { .. }
                 | ConferenceEvent::Set { .. } => invariant!("no deadline causes such an event"),
             }
@@ -239,16 +264,17 @@ impl Realm {
     }
 
     /// The unit on which a first creation that failed is tried next: one that did not fail it. `None` if there is no
-    /// such unit with room, or if `TRIES` units have failed. Of a scheduled conference, the unit on which it starts.
-    /// O(log units + units passed over).
+    /// such unit with room, or if `TRIES` units have failed. Of a scheduled conference, the unit on which it starts;
+    /// `walked` rises by the planned starts and ends that were looked at for that. O(log units + units passed over).
     pub(super) fn next_unit(
         &self,
         conference: &Conference,
         now: Millis,
         index: &PlacementIndex,
+        walked: &mut usize,
     ) -> Option<u32> {
         if conference.state == State::Scheduled {
-            return self.first_unit(conference, now, index);
+            return self.first_unit(conference, now, index, walked);
         }
         let is_first = !conference.recovering && conference.ending.is_none();
         if !is_first || conference.tried.len() as i64 + 1 >= self.settings.tries {
@@ -260,10 +286,16 @@ impl Realm {
 
     /// The unit on which a scheduled conference starts. If there is another, one that is not reserved for conferences
     /// with further wishes. As `Reservations::full`, and O(log units + units passed over).
-    fn first_unit(&self, conference: &Conference, now: Millis, index: &PlacementIndex) -> Option<u32> {
+    fn first_unit(
+        &self,
+        conference: &Conference,
+        now: Millis,
+        index: &PlacementIndex,
+        walked: &mut usize,
+    ) -> Option<u32> {
         let (need, own) = (conference.need(), Area::of(conference.need()));
         let ask = Ask { from: now, until: conference.end, size: conference.size.into(), licences: 0 };
-        let full = self.reservations.full(&ask, |area| !area.contains(&own));
+        let full = self.reservations.full(&ask, |area| !area.contains(&own), walked);
         let unit = index.choose(need, |unit, _| self.is_in_one(unit, &full));
         unit.or_else(|| index.choose(need, |_, _| false))
     }

@@ -111,6 +111,20 @@ pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool
     ConferenceEvent::Ended { cause, release }
 }
 
+pub(super) fn bad_state<T>(conference: &Conference) -> Result<T, Refusal> {
+    let state = if conference.ending.is_some() { "ending" } else { conference.state.word() };
+    refuse(Code::BadState, format!("conference {} is {state}", quoted(&conference.e164)))
+}
+
+/// The conference, if its end was not requested and it has not ended.
+pub(super) fn lasting<'a>(realm: &'a Realm, e164: &[u8]) -> Result<&'a Conference, Refusal> {
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    if !conference.is_live() || conference.ending.is_some() {
+        return bad_state(conference);
+    }
+    Ok(conference)
+}
+
 impl Realm {
     /// The events that follow when people ended a conference on a unit that had it at this epoch. `None` if an end on
     /// this unit has no effect. The unit may be a replaced identity.
@@ -155,8 +169,9 @@ impl Realm {
         cause: Cause,
         now: Millis,
     ) -> Option<Event> {
-        let place =
-            |one: &Conference| Some((self.next_unit(one, now, &self.placement_index)?, self.next_epoch(now)));
+        let place = |one: &Conference| {
+            Some((self.next_unit(one, now, &self.placement_index, &mut 0)?, self.next_epoch(now)))
+        };
         let event = match effective(conference, transition(trigger, Some(conference.state))) {
             Transition::Stays | Transition::Nothing => return None,
             Transition::Failed => self.failed(conference, cause, now, place),

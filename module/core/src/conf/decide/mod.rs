@@ -1,8 +1,9 @@
 //! Decides requests: checks every condition and limit, and returns events and a reply, or a refusal. Nothing changes
 //! before the events are applied. This file decides the messages of units, except their reports (`reconcile_report`), and
-//! the requests that concern a unit or the settings; `manager_commands` decides the other requests of clients and
-//! schedulers.
+//! the requests that concern a unit or the settings; `creation` decides creations and wishes, and `manager_commands` the
+//! other requests of clients and schedulers.
 
+mod creation;
 mod due;
 mod lookups;
 mod manager_commands;
@@ -89,11 +90,11 @@ fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) ->
             decided(Event::Configured { settings }, Reply::Realm)
         }
         ClientRequest::Drop => manager_commands::decide_drop(realm, now),
-        ClientRequest::Create(create) => manager_commands::decide_create(realm, now, create),
+        ClientRequest::Create(create) => creation::decide_create(realm, now, create),
         ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
         ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
         ClientRequest::Resize { e164, size } => manager_commands::decide_resize(realm, now, e164, *size),
-        ClientRequest::Alter { e164, wishes } => manager_commands::decide_alter(realm, e164, wishes),
+        ClientRequest::Alter { e164, wishes } => creation::decide_alter(realm, e164, wishes),
         ClientRequest::Ask { cmu, details } => {
             let cmu = cmu.map(|cmu| up_unit(realm, cmu)).transpose()?.map(|unit| realm.name_of(unit));
             decided(Event::Asked { cmu, details: *details }, Reply::Ok)
@@ -350,7 +351,7 @@ fn decide_join(
         return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));
-    let (zone, tags) = (zone.map(|zone| realm.zone_name(zone)), manager_commands::tags("TAGS", tags)?);
+    let (zone, tags) = (zone.map(|zone| realm.zone_name(zone)), creation::tags("TAGS", tags)?);
     let machine = machine.map(Name::from);
     decided(
         Event::Joined { cmu: name.clone(), capacity: capacity as u32, zone, tags, lease, machine },

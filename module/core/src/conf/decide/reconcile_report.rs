@@ -1,7 +1,7 @@
 //! Reconciles the list of conferences that a unit reports with the records.
 
+use super::creation::check_room;
 use super::lookups::{disowned, same_copy, up_unit};
-use super::manager_commands::check_room;
 use crate::conf::event::{ConferenceEvent, Created, Event, Events, UnitEvent};
 use crate::conf::model::conference::{Cause, Conference, Epoch, Wishes};
 use crate::conf::model::state::{Policy, Realm};
@@ -157,6 +157,7 @@ impl Reconciliation<'_> {
             (Transition::EpochAgain, Some(conference)) => {
                 self.events.push(conference.event(ConferenceEvent::EpochAgain { old: epoch }));
                 self.reported.adopted.push((conference.e164.clone(), epoch, conference.epoch));
+                self.corrects(conference);
             }
             (Transition::Adopt, Some(conference)) => {
                 let (cmu, old) = (self.cmu.clone(), epoch);
@@ -166,6 +167,7 @@ impl Reconciliation<'_> {
                     ConferenceEvent::Adopted { cmu, old, epoch: self.epoch }
                 };
                 self.adopts(&conference.e164, old, event);
+                self.corrects(conference);
             }
             // The conference is ending, and this other copy must end as well.
             (Transition::Ended, Some(conference)) => {
@@ -255,13 +257,31 @@ impl Reconciliation<'_> {
         }
     }
 
+    /// A unit that has handled the last UPDATE, and knows another end or size, has them from a former master that did not
+    /// replicate the change before it died: the change is lost, and the unit is told what is so. Returns whether it is.
+    fn corrects(&mut self, conference: &Conference) -> bool {
+        let known = self.params.get(&conference.e164[..]);
+        let is_other =
+            known.is_some_and(|known| (known.end, known.size) != (conference.end, conference.size.into()));
+        let corrects = is_other && conference.last_update <= self.highest && conference.ending.is_none();
+        if corrects {
+            let number = Some(self.epoch);
+            self.events.push(conference.event(ConferenceEvent::UpdatedAgain { number }));
+            self.epoch += 1;
+        }
+        corrects
+    }
+
     /// The unit keeps its copy. The copy may have missed the last UPDATE, unless it was made later.
     fn keeps(&mut self, conference: &Conference) {
         self.reported.kept += 1;
+        if self.corrects(conference) {
+            return;
+        }
         let target = conference.moving.as_ref().map(|moving| moving.epoch);
         let oldest = target.map_or(conference.copy_epoch, |target| target.min(conference.copy_epoch));
         if conference.last_update > oldest {
-            self.events.push(conference.event(ConferenceEvent::UpdatedAgain));
+            self.events.push(conference.event(ConferenceEvent::UpdatedAgain { number: None }));
         }
     }
 

@@ -3,21 +3,17 @@
 
 use super::counters::Counter;
 use crate::conf::model::conference::{
-    Assignment, AssignmentEnd, CalledFrom, Cause, Conference, Detail, Epoch, MAX_DETAILS, MAX_VALUE, Moving,
-    State, Wishes,
+    Assignment, AssignmentEnd, CalledFrom, Cause, Conference, Epoch, Moving, State, Wishes,
 };
 use crate::conf::model::epoch::LAST_OF_CLOCK;
 use crate::conf::model::settings::MAX_ROOM;
 use crate::conf::model::state::Realm;
-use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::Name;
-use crate::shared::codec::{Damaged, LAST_COUNT, Reader, ensure, pairs};
+use crate::shared::codec::{Damaged, ensure};
 use crate::shared::fence::MAX_TIME;
-use crate::shared::field::Any;
 use crate::shared::invariant::Expected;
 use crate::shared::{Bytes, Millis};
-use crate::{events, fields, invariant};
-use std::collections::BTreeSet;
+use crate::{events, fields};
 
 fields! {
     /// A conference is created or scheduled.
@@ -169,7 +165,10 @@ events! {
             number: Epoch,
         } = 19, notice c"allot.conf.end-near";
         /// The last UPDATE is sent again to the units whose copies are older.
-        UpdatedAgain = 20, notice c"allot.conf.updated-again";
+        UpdatedAgain {
+            /// Its new number, if a former master told a unit something else later; otherwise `None`.
+            number: Option<Epoch>,
+        } = 20, notice c"allot.conf.updated-again";
         /// Other units may take the conference.
         Altered {
             /// Which units.
@@ -203,25 +202,6 @@ impl Created {
         is_end_time(self.end)?;
         let size = (1..=MAX_ROOM).contains(&self.size.into());
         ensure(size && i64::from(self.licences) <= MAX_ROOM, "a size is out of range")
-    }
-}
-
-impl Conference {
-    fn admits_write(&self, seq: u64, bytes: &[u8]) -> Result<(), Damaged> {
-        let mut reader = Reader::new(bytes);
-        let mut new = BTreeSet::new();
-        while !reader.is_empty() {
-            let field: Bytes = reader.field()?;
-            ensure(reader.string()?.len() <= MAX_VALUE, "a detail is too long")?;
-            match self.place_of(&field).map(|at| self.details.get(at)) {
-                Ok(known) => {
-                    let newer = known.is_some_and(|detail| detail.seq < seq);
-                    ensure(newer, "a write of a detail is not newer than the last one")?;
-                }
-                Err(_) => ensure(new.insert(field), "a detail is written twice")?,
-            }
-        }
-        ensure(self.details.len() + new.len() <= MAX_DETAILS, "a conference has too many details")
     }
 }
 
@@ -342,12 +322,18 @@ impl Realm {
                 ensure(!waits || wishes.host.is_none(), "a scheduled conference wishes a host")
             }
             ConferenceEvent::ZoneFell => {
-                is(&[State::Pending])?;
+                let is_new = conference.state == State::Creating && conference.opened.is_none();
+                ensure(
+                    is_new || is(&[State::Pending]).is_ok(),
+                    "a conference that has its unit goes elsewhere",
+                )?;
                 ensure(!conference.elsewhere, "a conference may go elsewhere already")
             }
-            ConferenceEvent::UpdatedAgain => {
+            ConferenceEvent::UpdatedAgain { number } => {
                 is(&owned)?;
-                ensure(conference.last_update > 0, "an UPDATE is sent again that never was")
+                number.map_or(Ok(()), |number| self.is_new(number))?;
+                let was_sent = conference.last_update > 0 || number.is_some();
+                ensure(was_sent, "an UPDATE is sent again that never was")
             }
             ConferenceEvent::Set { seq, fields } => {
                 is(&owned)?;
@@ -536,7 +522,13 @@ impl Realm {
                 self.update(id, *number, |conference| conference.end_is_near = true);
                 self.publish("ending", id, Some(Cause::EndNear));
             }
-            ConferenceEvent::UpdatedAgain => self.tell_update(id),
+            ConferenceEvent::UpdatedAgain { number } => {
+                if let Some(number) = *number {
+                    self.raise_last_epoch(number);
+                    self.change(id, |conference| conference.last_update = number);
+                }
+                self.tell_update(id);
+            }
             ConferenceEvent::Altered { wishes } => {
                 let wishes = Box::new(self.shared_wishes(wishes));
                 self.change(id, |conference| (conference.wishes, conference.elsewhere) = (wishes, false));
@@ -561,84 +553,6 @@ impl Realm {
                 self.tell_create(id, &cmu, *epoch);
                 self.publish("granted", id, Some(*cause));
                 self.begin_trial(at, unit);
-            }
-        }
-    }
-
-    /// The last sign of life of the unit of a conference that is lost for this cause: of a unit that answers, now.
-    pub(in crate::conf) fn last_heard(&self, conference: &Conference, at: Millis, cause: Cause) -> Millis {
-        let silent = matches!(cause, Cause::Down | Cause::Replaced | Cause::Restart | Cause::Timeout);
-        let owner = conference.owner.filter(|_| silent).and_then(|owner| self.indexed_unit(owner));
-        owner.map_or(at, |owner| owner.heard)
-    }
-
-    /// A conference loses its unit.
-    pub(super) fn lose(&mut self, at: Millis, id: u32, cause: Cause) {
-        let Some(conference) = self.indexed(id) else { return };
-        let (ending, was) = (conference.ending.is_some(), conference.cause);
-        let heard = self.last_heard(conference, at, cause);
-        let next = effective(conference, transition(Trigger::Lost, Some(conference.state)));
-        // The target of a move takes over.
-        if let Some(moving) = conference.moving.clone().filter(|_| !ending) {
-            let Some(cmu) = conference.last_unit().cloned() else { return };
-            let epoch = conference.epoch;
-            self.change(id, |conference| conference.goes_on(at, heard, &moving, cause));
-            self.publish_of("lost", id, &cmu, epoch, Some(cause));
-            self.publish("granted", id, Some(Cause::Recovery));
-            return;
-        }
-        match next {
-            Transition::Pending => {
-                let next_retry = at.saturating_add(self.settings.retry);
-                self.change(id, |conference| match cause {
-                    Cause::Failed => conference.fails_on_its_unit(at, next_retry),
-                    _ => conference.loses(at, heard, cause),
-                });
-                self.publish("lost", id, Some(cause));
-            }
-            Transition::Ended => {
-                // If the unit comes back, it finds the RELEASE in its stream.
-                if cause != Cause::Replaced {
-                    self.release(id, true);
-                }
-                self.change(id, |conference| conference.close(at, AssignmentEnd::Lost));
-                self.end(at, id, if ending { was } else { cause });
-            }
-            _ => invariant!("a conference that loses its unit waits for recovery or ends"),
-        }
-    }
-
-    pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
-        self.change(id, |conference| conference.ends(at, cause));
-        // The encoding of a count has 53 bits.
-        self.ends = (self.ends + 1).min(LAST_COUNT);
-        self.publish_end(id, cause);
-    }
-
-    /// Cancels the move of a conference, if there is one.
-    pub(super) fn cancel_move(&mut self, id: u32, cause: Cause, release: bool) {
-        let target = self.indexed(id).and_then(|one| Some((one.moving.clone()?, one.e164.clone())));
-        let Some((moving, e164)) = target else { return };
-        if release {
-            self.tell_release(&moving.cmu, &e164, moving.epoch, false);
-        }
-        self.change(id, |conference| conference.moving = None);
-        self.publish_of("move-failed", id, &moving.cmu, moving.epoch, Some(cause));
-    }
-
-    /// Writes details. This bypasses `change`, because it is the most frequent event and no index depends on details.
-    fn set_details(&mut self, id: u32, seq: u64, bytes: &[u8]) {
-        let conference = self.conferences.get_mut(id);
-        let Some(conference) = conference.expected("a conference that changes is there") else { return };
-        for (field, value) in pairs(bytes) {
-            let at = conference.place_of(field).unwrap_or_else(|at| {
-                let detail = Detail { field: Bytes::from_slice(field), seq, value: Any::default() };
-                conference.details.insert(at, detail);
-                at
-            });
-            if let Some(detail) = conference.details.get_mut(at).expected("a field has a place") {
-                detail.seq = seq;
-                detail.value.0 = Bytes::from_slice(value);
             }
         }
     }

@@ -7,6 +7,8 @@
 mod adoption;
 mod conferences;
 mod counters;
+mod details;
+mod losses;
 mod telling;
 mod units;
 

@@ -166,10 +166,17 @@ impl Reservations {
     }
 
     /// The areas among those that count in which there is no room for what is asked. O(areas) if everything that is
-    /// scheduled fits at once beside it, else O(changes) for each of the other areas.
-    pub(in crate::conf) fn full(&self, ask: &Ask, counts: impl Fn(&Area) -> bool) -> Vec<&Area> {
-        let fits = |reserved: &Reserved| {
-            earliest(vec![Line::new(&reserved.room, ask.size, reserved.capacity)], ask) == Some(ask.from)
+    /// scheduled fits at once beside it, else O(changes) for each of the other areas: `walked` rises by the changes that
+    /// were looked at.
+    pub(in crate::conf) fn full(
+        &self,
+        ask: &Ask,
+        counts: impl Fn(&Area) -> bool,
+        walked: &mut usize,
+    ) -> Vec<&Area> {
+        let mut fits = |reserved: &Reserved| {
+            let line = Line::new(&reserved.room, ask.size, reserved.capacity);
+            earliest(vec![line], ask, walked) == Some(ask.from)
         };
         let areas = self.areas.iter().filter(|(area, reserved)| counts(area) && !fits(reserved));
         areas.map(|(area, _)| area).collect()
@@ -187,12 +194,12 @@ impl Reservations {
             |known: &Area| known.contains(area) && without.is_none_or(|without| !known.contains(without));
         let areas = self.areas.iter().filter(|(known, _)| counts(known));
         let rooms = areas.map(|(_, reserved)| Line::new(&reserved.room, ask.size, reserved.capacity));
-        earliest(rooms.chain(self.licence_line(ask, licences)).collect(), ask)
+        earliest(rooms.chain(self.licence_line(ask, licences)).collect(), ask, &mut 0)
     }
 
     /// Whether the licences that are asked are free beside those of all that is scheduled.
     pub(super) fn has_licences(&self, ask: &Ask, licences: Option<i64>) -> bool {
-        earliest(self.licence_line(ask, licences).into_iter().collect(), ask) == Some(ask.from)
+        earliest(self.licence_line(ask, licences).into_iter().collect(), ask, &mut 0) == Some(ask.from)
     }
 
     fn licence_line(&self, ask: &Ask, licences: Option<i64>) -> Option<Line<'_>> {
@@ -216,8 +223,9 @@ impl<'a> Line<'a> {
 }
 
 /// The earliest time, not before what is asked, from which no level is above its limit for as long as is asked; `None`
-/// if there is none. O(lines) if all that is scheduled fits at once, else O(changes up to the end of that time).
-fn earliest(mut lines: Vec<Line<'_>>, ask: &Ask) -> Option<Millis> {
+/// if there is none. O(lines) if all that is scheduled fits at once, else O(changes up to the end of that time): `walked`
+/// rises by them.
+fn earliest(mut lines: Vec<Line<'_>>, ask: &Ask, walked: &mut usize) -> Option<Millis> {
     lines.retain(|line| line.level + line.timeline.scheduled > line.limit);
     let length = ask.until.map(|until| until.saturating_sub(ask.from));
     // The beginning of the time in which the levels have stayed, and of the time in which what is asked fits.
@@ -239,6 +247,7 @@ fn earliest(mut lines: Vec<Line<'_>>, ask: &Ask) -> Option<Millis> {
         for line in &mut lines {
             if let Some((_, change)) = line.next.next_if(|&(&time, _)| time == at) {
                 line.level += change;
+                *walked += 1;
             }
         }
         since = since.max(at);

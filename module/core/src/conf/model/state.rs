@@ -104,7 +104,8 @@ impl Realm {
         Counter::new("last epoch", self.last_epoch)
     }
 
-    /// The earliest deadline of all conferences and units. While there may be room for a creation that waits, this is now.
+    /// The earliest deadline of all conferences, units and creations that wait. While there may be room for one of the
+    /// latter, this is now.
     pub fn next_due(&self) -> Option<Millis> {
         if !self.epochs().has_room() {
             return None;
@@ -112,9 +113,13 @@ impl Realm {
         if self.waiters.is_pending {
             return Some(self.applied);
         }
-        match (self.conference_due.earliest(), self.unit_due.earliest()) {
+        let due = match (self.conference_due.earliest(), self.unit_due.earliest()) {
             (Some(conference), Some(unit)) => Some(conference.min(unit)),
             (conference, unit) => conference.or(unit),
+        };
+        match self.waiters.next_fall() {
+            Some(fall) => Some(due.map_or(fall, |due| due.min(fall))),
+            None => due,
         }
     }
 

@@ -1,9 +1,10 @@
 //! The creations that wait for room, in their order, and which of them are to be decided again.
 
+use crate::shared::invariant::Expected;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// Who comes first: the greater priority, then the earlier arrival.
@@ -22,6 +23,10 @@ pub(in crate::conf) struct Waiter {
     pub(in crate::conf) end: Option<Millis>,
     pub(in crate::conf) priority: i64,
     pub(in crate::conf) zone_fall: Option<Millis>,
+    /// When its zone and host no longer count; `None` if they always do, or no longer do.
+    pub(in crate::conf) falls_at: Option<Millis>,
+    /// The zone and host that it wished, once they no longer count: its class has none then.
+    pub(in crate::conf) fallen: Option<(Option<Bytes>, Option<Bytes>)>,
     pub(in crate::conf) prefer: Vec<Bytes>,
     pub(in crate::conf) recoverable: bool,
     pub(in crate::conf) request: Option<Bytes>,
@@ -39,6 +44,8 @@ impl Waiter {
 pub(in crate::conf) struct Waiters {
     pub(in crate::conf) queue: BTreeMap<Rank, Waiter>,
     ranks: HashMap<u64, Rank>,
+    /// Those whose zone and host will no longer count, and when.
+    falls: BTreeSet<(Millis, Rank)>,
     arrivals: u64,
     /// Whether there are waiters that were not decided since room may last have become free.
     pub(in crate::conf) is_pending: bool,
@@ -79,12 +86,33 @@ impl Waiters {
         self.arrivals += 1;
         let rank = (Reverse(waiter.priority), self.arrivals);
         self.ranks.insert(waiter.id, rank);
+        self.falls.extend(waiter.falls_at.map(|at| (at, rank)));
         self.queue.insert(rank, waiter);
     }
 
     pub(in crate::conf) fn leave(&mut self, id: u64) {
-        if let Some(rank) = self.ranks.remove(&id) {
-            self.queue.remove(&rank);
+        let Some(rank) = self.ranks.remove(&id) else { return };
+        if let Some(at) = self.queue.remove(&rank).and_then(|waiter| waiter.falls_at) {
+            self.falls.remove(&(at, rank));
+        }
+    }
+
+    /// When the zone and host of a waiter will no longer count, the earliest of all.
+    pub(in crate::conf) fn next_fall(&self) -> Option<Millis> {
+        self.falls.first().map(|&(at, _)| at)
+    }
+
+    /// Takes zone and host from the waiters that have waited for them long enough. O(log n) for each.
+    pub(in crate::conf) fn fall(&mut self, now: Millis) {
+        while self.next_fall().is_some_and(|at| at <= now)
+            && let Some((_, rank)) = self.falls.pop_first()
+        {
+            let waiter = self.queue.get_mut(&rank).expected("a waiter whose zone falls waits");
+            let Some(waiter) = waiter else { continue };
+            waiter.falls_at = None;
+            let (_, _, zone, host, _) = &mut waiter.class;
+            waiter.fallen = Some((zone.take(), host.take()));
+            self.open();
         }
     }
 

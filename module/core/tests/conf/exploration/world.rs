@@ -510,7 +510,9 @@ impl Small {
         };
         let params = report.open.iter().map(|&(e164, _)| {
             let number = NUMBERS[e164].as_bytes();
-            CopyParams { e164: number, end: None, size: 1, priority: 0, request: Some(number) }
+            // No end changes here, so the unit knows the end of the record.
+            let end = self.redis.realm.conference_called(number).and_then(|one| one.end);
+            CopyParams { e164: number, end, size: 1, priority: 0, request: Some(number) }
         });
         let report = UnitReport {
             cmu: UNITS[unit].as_bytes(),
