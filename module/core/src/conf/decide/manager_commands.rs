@@ -378,7 +378,7 @@ fn lasting<'a>(realm: &'a Realm, e164: &[u8]) -> Result<&'a Conference, Refusal>
     Ok(conference)
 }
 
-pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
+pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis, dry_run: bool) -> Decided {
     let conference = lasting(realm, e164)?;
     check_end(now, end)?;
     if let Some(start) = conference.start {
@@ -391,6 +391,9 @@ pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis
     if let Some(from) = conference.end.filter(|&before| before < end) {
         let (size, licences) = (conference.size.into(), conference.licences.into());
         check_reserve(realm, conference, &Ask { from, until: Some(end), size, licences })?;
+    }
+    if dry_run {
+        return unchanged(reply);
     }
     decided(conference.event(ConferenceEvent::Extended { end, number: realm.next_epoch(now) }), reply)
 }
