@@ -201,7 +201,7 @@ fn csv(value: &Value) -> String {
         return items.iter().map(|item| csv_line([csv_cell(item)].into_iter())).collect();
     };
     let line = |item: &Value| csv_line(first.keys().map(|name| csv_cell(field(item, name))));
-    csv_line(first.keys().cloned()) + &items.iter().map(line).collect::<String>()
+    csv_line(first.keys()) + &items.iter().map(line).collect::<String>()
 }
 
 /// A reply as text: fields of records and items of lists one a line, indented.
