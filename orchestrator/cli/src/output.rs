@@ -37,6 +37,13 @@ pub(crate) enum Format {
     Csv,
 }
 
+impl Format {
+    /// Whether results and errors are objects.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::Jsonl)
+    }
+}
+
 /// What a value means, which decides its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -95,7 +102,8 @@ impl Column {
         self.name.strip_suffix("_ms").unwrap_or(self.name)
     }
 
-    fn value<'a>(&self, row: &'a Value) -> &'a Value {
+    /// The value of the column in a row.
+    pub(crate) fn value<'a>(&self, row: &'a Value) -> &'a Value {
         row.get(self.field).unwrap_or(&Value::Null)
     }
 
@@ -233,15 +241,16 @@ fn failed(error: &io::Error) -> Failure {
     Failure::file(Cause::Local, "standard output", error)
 }
 
+/// Prints text as it is; what came from others is escaped already.
+pub(crate) fn print(text: &str) -> Result {
+    let mut out = terminal::output();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))
+}
+
 impl Output {
     /// Whether people read the output.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide)
-    }
-
-    /// Whether errors are objects.
-    pub(crate) fn is_json(&self) -> bool {
-        matches!(self.format, Format::Json | Format::Jsonl)
     }
 
     /// A time for people.
@@ -249,16 +258,10 @@ impl Output {
         if self.utc { time::utc(ms) } else { time::local(ms) }
     }
 
-    /// Prints text as it is; what came from others is escaped already.
-    #[allow(clippy::unused_self, reason = "all that is printed goes through an output")]
-    pub(crate) fn raw(&self, text: &str) -> Result {
-        let mut out = terminal::output();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))
-    }
-
     /// Prints text for people, escaped.
+    #[allow(clippy::unused_self, reason = "what commands print goes through an output")]
     pub(crate) fn text(&self, text: &str) -> Result {
-        self.raw(&terminal::escaped(text))
+        print(&terminal::escaped(text))
     }
 
     /// Prints a JSON value, on one line.
@@ -310,10 +313,10 @@ impl Output {
                 rows.flush()
             };
             if next == 0 {
+                printed.await?;
                 return rows.end(none);
             }
             // The server works on the next page while this one is printed.
-                printed.await?;
             let (following, printed) = tokio::join!(page(next), printed);
             printed?;
             part = following?;
@@ -340,11 +343,15 @@ impl Output {
         for column in shown {
             let title = fit(column.title(), width, false, false);
             let title = if self.color { title.bold().to_string() } else { title };
-            let _ = writeln!(text, "{title}  {}", column.cell(value, self));
+            let _ = writeln!(
+                text,
+                "{title}  {}",
+                terminal::folded(&column.cell(value, self), width + 2, self.width)
+            );
         }
-        self.raw(&text)?;
+        print(&text)?;
         for Section { name, columns, rows } in sections.iter().filter(|section| !section.rows.is_empty()) {
-            self.raw(&format!("\n{name}\n"))?;
+            print(&format!("\n{name}\n"))?;
             let mut printed = self.rows(columns);
             printed.is_part = true;
             rows.iter().try_for_each(|row| printed.push(row))?;
@@ -401,7 +408,7 @@ fn laid(columns: &[Laid], limit: usize) -> Option<Vec<Laid>> {
 pub(crate) struct Rows {
     out: Output,
     columns: &'static [Column],
-    writer: BufWriter<io::Stdout>,
+    writer: BufWriter<terminal::Standard>,
     /// Rows of a table whose widths are not chosen yet.
     waiting: Vec<Vec<String>>,
     layout: Option<Vec<Laid>>,
@@ -457,7 +464,7 @@ impl Rows {
         self.flush()?;
         if self.hidden > 0 {
             let columns = counted(self.hidden as u64, "more column");
-            self.out.note(&format!("the terminal is too narrow for {columns}: --format wide"));
+            self.out.note(&format!("{columns}: --format wide"));
         }
         if self.count > 0 || self.is_part {
             return Ok(());
