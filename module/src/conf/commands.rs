@@ -153,12 +153,13 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         name: c"CONF.EXTEND",
         run: writes::extend,
         flags: "write fast",
-        summary: "Changes the end time of a conference",
+        summary: "Changes the end time of a conference; with DRYRUN, only says whether it would",
         complexity: "O(log(N)) with N conferences",
         parameters: [KEY, E164, Parameter::integer("end")
                 .after("END")
                 .in_place()
-                .or_error("END is missing: say when the conference shall end, in milliseconds")],
+                .or_error("END is missing: say when the conference shall end, in milliseconds"),
+            Parameter::word("dryrun", "DRYRUN").optional()],
     },
     command! {
         name: c"CONF.RESIZE",

@@ -245,9 +245,10 @@ pub(super) fn release(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     answer_client(call, ClientRequest::Release { e164: e164.text() })
 }
 
-/// `CONF.EXTEND key e164 END ms`
-pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Done {
-    answer_client(call, ClientRequest::Extend { e164: e164.text(), end: end.integer() })
+/// `CONF.EXTEND key e164 END ms [DRYRUN]`
+pub(super) fn extend(call: &Call<'_>, [_, e164, end, dry_run]: &[Argument<'_>; 4]) -> Done {
+    let dry_run = dry_run.is_given();
+    answer_client(call, ClientRequest::Extend { e164: e164.text(), end: end.integer(), dry_run })
 }
 
 /// `CONF.RESIZE key e164 size`

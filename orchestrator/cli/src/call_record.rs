@@ -113,7 +113,7 @@ impl CallRecord {
             Form::Jsonl => format!("{}\n", Value::Object(named)),
             // A cell with an end of line would be two lines to a reader that goes line by line.
             Form::Csv => csv_line(RECORD.iter().map(|column| match named.get(column.name) {
-                Some(Value::String(text)) => text.escape_default().to_string(),
+                Some(Value::String(text)) => text.escape_default().to_string().into(),
                 value => value.map(csv_cell).unwrap_or_default(),
             })),
         }
@@ -124,7 +124,7 @@ impl CallRecord {
 pub(crate) fn heading(form: Form) -> String {
     match form {
         Form::Jsonl => String::new(),
-        Form::Csv => csv_line(RECORD.iter().map(|column| column.name.to_owned())),
+        Form::Csv => csv_line(RECORD.iter().map(|column| column.name)),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use allot_client::{CreateRequest, RealmStore, Record};
 use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
+use redis::Value as Reply;
 use serde_json::{Value, json};
 
 use crate::arguments::Realm;
@@ -308,6 +309,10 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
         let why = format!("{} has no planned end", described(&record));
         return Err(Failure::refused(why).hint("--end TIME sets one"));
     };
+    let mut command = changing.store.begin("CONF.EXTEND");
+    command.arg(&one.number).arg("END").arg(end);
+    // What would be refused is not asked about either.
+    changing.store.ask::<Reply>(command.clone().arg("DRYRUN")).await?;
     let until = context.out.time(end);
     let change = format!("set the end {until} for {}", described(&record));
     if planned.is_none_or(|planned| end < planned) {
@@ -315,7 +320,6 @@ async fn extend(context: &Context, Extend { one, by, end }: &Extend) -> Result {
         context.confirm(&format!("{change} (planned end: {planned})")).await?;
     }
     context.proceed(&change)?;
-    let command = changing.store.begin("CONF.EXTEND").arg(&one.number).arg("END").arg(end).clone();
     let record = Record::read(changing.store.ask(&command).await?)?;
     changing.confirm(context).await?;
     done(context, &record, &format!("ends at {until}"))

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Cause, Failure, Result};
-use crate::output::{Section, columns};
+use crate::output::{self, Section, columns};
 use crate::settings;
 
 /// The verbs of settings.
@@ -110,7 +110,7 @@ _allot() {
 "#;
 
 /// Prints what a shell reads to complete command lines of `allot`. It asks this program for the words.
-pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -> Result {
+pub(crate) fn completion(Completion { shell }: &Completion) -> Result {
     let mut script = Vec::new();
     let shells = Shells::builtins();
     let absent = || Failure::usage(format!("there is no completion for {shell}"));
@@ -121,11 +121,11 @@ pub(crate) fn completion(context: &Context, Completion { shell }: &Completion) -
         .map_err(|error| Failure::file(Cause::Local, "the script", &error))?;
     let script = String::from_utf8_lossy(&script);
     if shell == "bash" {
-        return context
-            .out
-            .raw(&script.replace("-F _clap_complete_allot", "-F _allot").replacen('\n', BASH, 1));
+        return output::print(
+            &script.replace("-F _clap_complete_allot", "-F _allot").replacen('\n', BASH, 1),
+        );
     }
-    context.out.raw(&script)
+    output::print(&script)
 }
 
 /// Writes man pages of `allot`, `allotd` and each of their subcommands into a folder.

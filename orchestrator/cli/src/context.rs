@@ -53,7 +53,7 @@ impl Noun {
         match self {
             Self::Show => "allot show create KEY FILE",
             Self::Pool => "allot pool load KEY FILE",
-            Self::Realm => "allot realm set",
+            Self::Realm => "allot realm set NAME=VALUE",
             Self::Book => "allot book apply FILE",
         }
     }
@@ -208,7 +208,7 @@ impl Context {
         if !self.dry_run {
             return Ok(());
         }
-        if self.out.is_json() {
+        if self.out.format.is_json() {
             self.out.json(&json!({"dry_run": true, "would": change}))?;
         } else {
             self.out.text(&format!("dry run: would {change}; nothing was changed\n"))?;
@@ -274,13 +274,16 @@ impl Context {
         let subject = lock(&self.subject).clone();
         let (Some((noun, key)), Some(code)) = (subject, failure.code.as_deref()) else { return failure };
         let (word, kind, name) = noun.words();
-        let list = match noun {
-            Noun::Realm => "allot conference list",
-            Noun::Book => "allot account list",
-            Noun::Show | Noun::Pool => "",
+        let hint = match (code, noun) {
+            ("NOTFOUND", Noun::Realm) => Some("allot conference list"),
+            ("NOTFOUND", Noun::Book) => Some("allot account list"),
+            ("LIMIT", Noun::Realm) => {
+                Some("allot unit list shows the room, and allot realm get the licences")
+            }
+            _ => None,
         };
-        if code == "NOTFOUND" && failure.hint.is_none() && !list.is_empty() {
-            return failure.hint(list);
+        if let (Some(hint), None) = (hint, &failure.hint) {
+            return failure.hint(hint);
         }
         if !matches!(code, "NOKEY" | "WRONGTYPE") {
             return failure;

@@ -1,6 +1,6 @@
 //! The one kind of error: its cause, which is the exit code, what happened, and what to do.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::io;
 
 use allot_client::Error;
@@ -167,7 +167,7 @@ impl Failure {
 }
 
 /// An error of the system without its number.
-fn plain(error: &io::Error) -> String {
+fn plain(error: &impl Display) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
@@ -208,33 +208,30 @@ impl From<Error> for Failure {
                 };
                 Self { code: Some(code), ..failure }
             }
-            Error::Link { what, source } if source.kind() == ErrorKind::AuthenticationFailed => {
-                let failure = Self::new(Cause::Denied, format!("{what}: the user or the password is wrong"));
-                failure.hint(PASSWORD)
-            }
-            Error::Link { what, source }
-                if matches!(source.kind(), ErrorKind::Parse | ErrorKind::UnexpectedReturnType) =>
-            {
-                Self::new(Cause::Unreachable, format!("{what}: no Redis server answers there"))
-                    .hint("name the server: --server NAME|URL, or ALLOT_SERVER")
-            }
-            Error::Link { what, source } if source.is_timeout() => {
-                Self::new(Cause::Unreachable, format!("{what}: no answer in time"))
-                    .hint("--limit-time 1m waits longer; is it a Redis server?")
-            }
-            Error::Link { what, source }
-                if source.is_connection_dropped() && !source.is_connection_refusal() =>
-            {
-                let why = format!("{what}: the connection was closed without an answer");
-                Self::new(Cause::Unreachable, why).hint(
-                    "is it a Redis server, and is it up? The address of one with TLS is rediss://HOST:PORT",
-                )
-            }
             Error::Link { what, source } => {
-                let text = source.to_string();
-                let text = text.split(" (os error").next().unwrap_or_default().to_owned();
-                Self::new(Cause::Unreachable, format!("{what}: {text}"))
-                    .hint("is the server up? --server NAME|URL or ALLOT_SERVER names another")
+                let unreachable = |why: &str, hint| (Cause::Unreachable, why.to_owned(), hint);
+                let (cause, why, hint) = match source.kind() {
+                    ErrorKind::AuthenticationFailed => {
+                        (Cause::Denied, "the user or the password is wrong".to_owned(), PASSWORD)
+                    }
+                    ErrorKind::Parse | ErrorKind::UnexpectedReturnType => unreachable(
+                        "no Redis server answers there",
+                        "name the server: --server NAME|URL, or ALLOT_SERVER",
+                    ),
+                    _ if source.is_timeout() => unreachable(
+                        "no answer in time",
+                        "--limit-time 1m waits longer; is it a Redis server?",
+                    ),
+                    _ if source.is_connection_dropped() && !source.is_connection_refusal() => unreachable(
+                        "the connection was closed without an answer",
+                        "is it a Redis server, and is it up? The address of one with TLS is rediss://HOST:PORT",
+                    ),
+                    _ => unreachable(
+                        &plain(&source),
+                        "is the server up? --server NAME|URL or ALLOT_SERVER names another",
+                    ),
+                };
+                Self::new(cause, format!("{what}: {why}")).hint(hint)
             }
             Error::NoMaster(_) | Error::Stopped(_) => Self::new(Cause::Unreachable, error.to_string()),
             Error::Address(why) => Self::usage(why).hint("write HOST, HOST:PORT or redis://HOST:PORT"),
@@ -271,8 +268,8 @@ impl From<Fault> for Failure {
         match fault {
             Fault::Tree(error) => error.into(),
             Fault::Wrong(why) => Self::usage(as_options(&why)),
-            Fault::Absent(why) => Self::absent(why),
-            Fault::Corrupt(why) | Fault::Refused(why) | Fault::Busy(why) => Self::refused(why),
+            Fault::Absent(why) => Self::absent(as_options(&why)),
+            Fault::Corrupt(why) | Fault::Refused(why) | Fault::Busy(why) => Self::refused(as_options(&why)),
         }
     }
 }

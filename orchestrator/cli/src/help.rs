@@ -11,7 +11,7 @@ use clap::{Args, Id};
 use crate::config::environment;
 use crate::context::Noun;
 use crate::failure::{Cause, Failure, Result};
-use crate::terminal;
+use crate::output;
 
 /// Arguments of `allot help`.
 #[derive(Debug, Args)]
@@ -38,8 +38,7 @@ impl Help {
 }
 
 const TEMPLATE: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}";
-const TOP: &str =
-    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{subcommands}\n\n{after-help}";
+const TOP: &str = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{subcommands}{after-help}";
 const MORE: &str = "Global options: allot help options. Exit codes: allot help exit-codes.";
 const ALL: &str = "allot NOUN --help shows the verbs of a noun; a noun alone lists.\nallot help options explains --server, --format, --yes, --dry-run and others.\nallot help commands lists the commands of Redis that have no verb; allot help SEAT.HOLD explains one.\nFurther topics: exit-codes, environment, formats, time. All of it: docs/command-line.md.";
 
@@ -134,7 +133,13 @@ fn form(command: clap::Command, path: &str) -> clap::Command {
     }
     let examples = examples(path);
     let rare = RARE.iter().find(|(of, _)| *of == path).map_or(&[][..], |(_, rare)| *rare);
-    let more = if rare.is_empty() { MORE.to_owned() } else { format!("--help shows more options. {MORE}") };
+    let more = match FAMILIES.iter().find(|(noun, _)| *noun == path) {
+        _ if !rare.is_empty() => format!("--help shows more options. {MORE}"),
+        Some((_, family)) => {
+            format!("Commands of Redis for all else, {family}.*: allot help commands.\n{MORE}")
+        }
+        None => MORE.to_owned(),
+    };
     let command = rare.iter().fold(without_empty(command, path), |command, option| {
         command.mut_arg(option, |option| option.hide_short_help(true))
     });
@@ -156,19 +161,20 @@ fn form(command: clap::Command, path: &str) -> clap::Command {
 
 /// Prints a help text.
 pub(crate) fn print(text: &str) -> Result {
-    use std::io::Write as _;
-    let mut out = terminal::output();
-    let written = out.write_all(text.trim_end().as_bytes()).and_then(|()| out.write_all(b"\n"));
-    written.and_then(|()| out.flush()).map_err(|error| Failure::file(Cause::Local, "standard output", &error))
+    output::print(&format!("{}\n", text.trim_end()))
 }
 
 /// What people write who know other command lines: of a noun, or of any (""), these words mean that verb or line.
-const SYNONYMS: [(&str, &[&str], &str); 14] = [
+const SYNONYMS: [(&str, &[&str], &str); 18] = [
     ("conference", &["delete", "rm", "remove", "cancel", "stop", "kill"], "end"),
     ("task", &["delete", "rm", "remove", "cancel", "kill"], "stop"),
     ("task", &["create", "add", "new", "run", "start"], "submit"),
     ("task", &["logs", "log", "errors"], "failures"),
     ("config", &["use-context", "use"], "server use NAME"),
+    ("server", &["status", "info", "ping", "doctor", "test", "get"], "check"),
+    ("pool", &["export", "numbers", "dump"], "redis NUMPOOL.SCAN KEY 0"),
+    ("allot", &["doctor", "status", "ping", "cluster-info", "info", "health"], "server check"),
+    ("allot", &["login", "auth", "use", "context"], "server use NAME"),
     ("realm", &["create", "add", "new", "config"], "set"),
     ("pool", &["create", "add", "new"], "load"),
     ("book", &["create", "add", "new", "load", "import"], "apply"),
@@ -179,6 +185,10 @@ const SYNONYMS: [(&str, &[&str], &str); 14] = [
     ("", &["uncordon"], "undrain"),
     ("", &["delete", "rm", "remove", "destroy"], "redis DEL KEY"),
 ];
+
+/// The commands of Redis for what has no verb, by the noun.
+const FAMILIES: [(&str, &str); 5] =
+    [("show", "SEAT"), ("pool", "NUMPOOL"), ("conference", "CONF"), ("unit", "CMU"), ("account", "ACCOUNT")];
 
 /// The most letters by which a verb is mistyped.
 const SLIP: usize = 2;
@@ -250,6 +260,10 @@ fn meant(error: &clap::Error, words: &[OsString], definition: &clap::Command) ->
             "-o" | "--output" | "--json" | "-w" => {
                 Some("--format json, wide or another: allot help formats".to_owned())
             }
+            // A file is no list and no hash of a server.
+            value if !value.starts_with('-') && own.is_some_and(|verb| verb.get_name() == "import") => {
+                Some("allot pool load KEY FILE reads a file".to_owned())
+            }
             // A value without its option.
             value if error.kind() == ErrorKind::UnknownArgument && !value.starts_with('-') => {
                 let options = own?.get_opts().filter_map(clap::Arg::get_long);
@@ -262,7 +276,10 @@ fn meant(error: &clap::Error, words: &[OsString], definition: &clap::Command) ->
         };
     }
     let verb = about(error, ContextKind::InvalidSubcommand)?;
-    let (noun, _) = line.filter(|(noun, _)| noun.has_subcommands())?;
+    let (noun, _) = line.unwrap_or((definition, None));
+    if !noun.has_subcommands() {
+        return None;
+    }
     let name = noun.get_name();
     if noun.find_subcommand(verb).is_some() {
         return Some(format!("the noun comes first: allot {name} {verb}"));
@@ -280,13 +297,14 @@ fn meant(error: &clap::Error, words: &[OsString], definition: &clap::Command) ->
             format!("allot {meaning}")
         });
     }
+    line?;
     let verbs: Vec<&str> = noun.get_subcommands().map(clap::Command::get_name).collect();
-    let others = if is_value || ["conference", "unit", "account"].contains(&name) {
-        "; allot help commands lists the commands of Redis for all else"
-    } else {
-        ""
-    };
-    Some(format!("verbs of {name}: {}{others}", verbs.join(", ")))
+    let family = FAMILIES.iter().find(|(of, _)| *of == name);
+    let command = family.map(|(_, family)| format!("{family}.{}", verb.to_uppercase()));
+    let others = command.map(|command| {
+        format!("; what is one command of Redis has no verb: allot help {command}, allot help commands")
+    });
+    Some(format!("verbs of {name}: {}{}", verbs.join(", "), others.unwrap_or_default()))
 }
 
 /// Runs `allot help`.

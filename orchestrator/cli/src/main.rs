@@ -165,10 +165,11 @@ fn definition() -> clap::Command {
 
 fn main() -> ExitCode {
     CompleteEnv::with_factory(definition).bin("allot").complete();
-    let (cli, as_json) = match parse() {
-        Ok(parsed) => parsed,
+    let cli = match parse() {
+        Ok(cli) => cli,
         Err(code) => return code,
     };
+    let mut as_json = cli.global.given.format.is_some_and(Format::is_json);
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -176,7 +177,7 @@ fn main() -> ExitCode {
             return ExitCode::from(Cause::Local.code());
         }
     };
-    let done = runtime.block_on(run(cli));
+    let done = runtime.block_on(run(cli, &mut as_json));
     // A thread that waits for storage or standard input must not keep the process, nor miss the runtime until its end.
     std::mem::forget(runtime);
     match done {
@@ -217,15 +218,11 @@ fn matches(words: &[OsString]) -> Result<ArgMatches, clap::Error> {
     }
 }
 
-/// Reads the command line, and whether errors are objects.
-fn parse() -> Result<(Cli, bool), ExitCode> {
+/// Reads the command line.
+fn parse() -> Result<Cli, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let parsed = matches(&words).and_then(|matches| Cli::from_arg_matches(&matches));
-    let error = match parsed {
-        Ok(cli) => {
-            let as_json = matches!(cli.global.given.format, Some(Format::Json | Format::Jsonl));
-            return Ok((cli, as_json));
-        }
+    let error = match matches(&words).and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => return Ok(cli),
         Err(error) => error,
     };
     let failure = match error.kind() {
@@ -241,11 +238,13 @@ fn parse() -> Result<(Cli, bool), ExitCode> {
     };
     // The option itself may be behind the error.
     let line = words.join(OsStr::new(" ")).to_string_lossy().replace('=', " ");
-    failure.print(line.contains("--format json"));
+    let is_set = std::env::var("ALLOT_FORMAT").is_ok_and(|format| format.starts_with("json"));
+    failure.print(line.contains("--format json") || (is_set && !line.contains("--format ")));
     Err(ExitCode::from(failure.cause.code()))
 }
 
-async fn run(cli: Cli) -> Result {
+/// Runs a command. `as_json` becomes whether errors are objects, once the settings are known.
+async fn run(cli: Cli, as_json: &mut bool) -> Result {
     let Cli { global, noun } = cli;
     let noun = match noun {
         None => return help::print(&definition().render_help().to_string()),
@@ -261,7 +260,8 @@ async fn run(cli: Cli) -> Result {
         telemetry::init(global.verbose, "info", LogFormat::Text);
     }
     let settings = Settings::load(&global.given)?;
-    let width = terminal::width();
+    *as_json = settings.format.is_json();
+    let width = terminal::size().map(|(columns, _)| columns);
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     let color = match global.color {
@@ -331,7 +331,7 @@ async fn dispatch(context: &Context, noun: Noun) -> Result {
         Noun::Server(verb) => server::run(context, verb).await,
         Noun::Redis(command) => redis_verb::run(context, &command).await,
         Noun::Config(verb) => config::run(context, &verb),
-        Noun::Completion(arguments) => config::completion(context, &arguments),
+        Noun::Completion(arguments) => config::completion(&arguments),
         Noun::Version => server::version(context).await,
         Noun::Help(topic) => redis_docs::help(context, topic.words()).await,
         // These were run without a context.
@@ -397,6 +397,10 @@ mod tests {
             ("allot conference extend 1 30m", "--by"),
             ("allot conference move 1 unit-b", "--to"),
             ("allot account limit a 5", "--cap"),
+            ("allot doctor", "allot server check"),
+            ("allot server status", "allot server check"),
+            ("allot pool import k numbers.csv", "allot pool load"),
+            ("allot show refund k", "allot help SEAT.REFUND"),
         ] {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             let failure = help::wrong(&matches(&words).unwrap_err(), &words, &definition());

@@ -1,6 +1,7 @@
 //! What commands print: rows of a noun, one object, one line after a change. Each noun defines its columns once; every
 //! format has the same names.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, BufWriter, Write as _};
 
@@ -34,6 +35,13 @@ pub(crate) enum Format {
     Jsonl,
     /// Comma-separated values with a header.
     Csv,
+}
+
+impl Format {
+    /// Whether results and errors are objects.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, Self::Json | Self::Jsonl)
+    }
 }
 
 /// What a value means, which decides its form.
@@ -94,7 +102,8 @@ impl Column {
         self.name.strip_suffix("_ms").unwrap_or(self.name)
     }
 
-    fn value<'a>(&self, row: &'a Value) -> &'a Value {
+    /// The value of the column in a row.
+    pub(crate) fn value<'a>(&self, row: &'a Value) -> &'a Value {
         row.get(self.field).unwrap_or(&Value::Null)
     }
 
@@ -102,14 +111,14 @@ impl Column {
         value.as_i64().or_else(|| value.as_str()?.parse().ok())
     }
 
-    fn json(&self, row: &Value) -> Value {
+    fn json<'a>(&self, row: &'a Value) -> Cow<'a, Value> {
         let value = self.value(row);
         match (self.kind, value) {
-            (Kind::Flag, Value::Number(number)) => (number.as_i64() != Some(0)).into(),
+            (Kind::Flag, Value::Number(number)) => Cow::Owned((number.as_i64() != Some(0)).into()),
             (Kind::Time, Value::Number(_) | Value::String(_)) => {
-                Self::ms(value).map_or_else(|| value.clone(), |ms| time::utc(ms).into())
+                Self::ms(value).map_or(Cow::Borrowed(value), |ms| Cow::Owned(time::utc(ms).into()))
             }
-            _ => value.clone(),
+            _ => Cow::Borrowed(value),
         }
     }
 
@@ -176,19 +185,20 @@ fn fit(text: &str, width: usize, cuts: bool, right: bool) -> String {
 }
 
 /// A line of a table in CSV.
-pub(crate) fn csv_line(cells: impl Iterator<Item = String>) -> String {
+pub(crate) fn csv_line<T: AsRef<str>>(mut cells: impl Iterator<Item = T>) -> String {
     let mut writer = csv::WriterBuilder::new().buffer_capacity(256).from_writer(Vec::new());
     // Writing to memory does not fail.
-    let _ = writer.write_record(cells.collect::<Vec<_>>());
+    let _ = cells.try_for_each(|cell| writer.write_field(cell.as_ref()));
+    let _ = writer.write_record(None::<&[u8]>);
     String::from_utf8(writer.into_inner().unwrap_or_default()).unwrap_or_default()
 }
 
 /// A value as a cell of such a line.
-pub(crate) fn csv_cell(value: &Value) -> String {
+pub(crate) fn csv_cell(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::Null => Cow::Borrowed(""),
+        Value::String(text) => Cow::Borrowed(text),
+        other => Cow::Owned(other.to_string()),
     }
 }
 
@@ -204,7 +214,7 @@ pub(crate) fn lines<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
 
 /// The fields of a row under the names of its columns.
 pub(crate) fn named(columns: &[Column], row: &Value) -> Map<String, Value> {
-    columns.iter().map(|column| (column.name.to_owned(), column.json(row))).collect()
+    columns.iter().map(|column| (column.name.to_owned(), column.json(row).into_owned())).collect()
 }
 
 /// Rows that belong to an object.
@@ -231,15 +241,16 @@ fn failed(error: &io::Error) -> Failure {
     Failure::file(Cause::Local, "standard output", error)
 }
 
+/// Prints text as it is; what came from others is escaped already.
+pub(crate) fn print(text: &str) -> Result {
+    let mut out = terminal::output();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))
+}
+
 impl Output {
     /// Whether people read the output.
     pub(crate) fn is_table(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide)
-    }
-
-    /// Whether errors are objects.
-    pub(crate) fn is_json(&self) -> bool {
-        matches!(self.format, Format::Json | Format::Jsonl)
     }
 
     /// A time for people.
@@ -247,16 +258,10 @@ impl Output {
         if self.utc { time::utc(ms) } else { time::local(ms) }
     }
 
-    /// Prints text as it is; what came from others is escaped already.
-    #[allow(clippy::unused_self, reason = "all that is printed goes through an output")]
-    pub(crate) fn raw(&self, text: &str) -> Result {
-        let mut out = terminal::output();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| failed(&error))
-    }
-
     /// Prints text for people, escaped.
+    #[allow(clippy::unused_self, reason = "what commands print goes through an output")]
     pub(crate) fn text(&self, text: &str) -> Result {
-        self.raw(&terminal::escaped(text))
+        print(&terminal::escaped(text))
     }
 
     /// Prints a JSON value, on one line.
@@ -299,15 +304,22 @@ impl Output {
         none: &str,
         mut page: impl AsyncFnMut(u64) -> Result<(u64, Vec<Record>)>,
     ) -> Result {
-        let (mut rows, mut cursor) = (self.rows(columns), 0);
+        let mut rows = self.rows(columns);
+        let mut part = page(0).await?;
         loop {
-            let (next, records) = page(cursor).await?;
-            records.iter().try_for_each(|record| rows.push(&record.json()))?;
-            rows.flush()?;
+            let (next, records) = part;
+            let printed = async {
+                records.into_iter().try_for_each(|record| rows.push(&record.into_json()))?;
+                rows.flush()
+            };
             if next == 0 {
+                printed.await?;
                 return rows.end(none);
             }
-            cursor = next;
+            // The server works on the next page while this one is printed.
+            let (following, printed) = tokio::join!(page(next), printed);
+            printed?;
+            part = following?;
         }
     }
 
@@ -331,11 +343,15 @@ impl Output {
         for column in shown {
             let title = fit(column.title(), width, false, false);
             let title = if self.color { title.bold().to_string() } else { title };
-            let _ = writeln!(text, "{title}  {}", column.cell(value, self));
+            let _ = writeln!(
+                text,
+                "{title}  {}",
+                terminal::folded(&column.cell(value, self), width + 2, self.width)
+            );
         }
-        self.raw(&text)?;
+        print(&text)?;
         for Section { name, columns, rows } in sections.iter().filter(|section| !section.rows.is_empty()) {
-            self.raw(&format!("\n{name}\n"))?;
+            print(&format!("\n{name}\n"))?;
             let mut printed = self.rows(columns);
             printed.is_part = true;
             rows.iter().try_for_each(|row| printed.push(row))?;
@@ -392,7 +408,7 @@ fn laid(columns: &[Laid], limit: usize) -> Option<Vec<Laid>> {
 pub(crate) struct Rows {
     out: Output,
     columns: &'static [Column],
-    writer: BufWriter<io::Stdout>,
+    writer: BufWriter<terminal::Standard>,
     /// Rows of a table whose widths are not chosen yet.
     waiting: Vec<Vec<String>>,
     layout: Option<Vec<Laid>>,
@@ -448,7 +464,7 @@ impl Rows {
         self.flush()?;
         if self.hidden > 0 {
             let columns = counted(self.hidden as u64, "more column");
-            self.out.note(&format!("the terminal is too narrow for {columns}: --format wide"));
+            self.out.note(&format!("{columns}: --format wide"));
         }
         if self.count > 0 || self.is_part {
             return Ok(());
@@ -457,7 +473,7 @@ impl Rows {
     }
 
     fn head(&mut self) -> io::Result<()> {
-        let names = self.columns.iter().map(|column| column.name.to_owned());
+        let names = self.columns.iter().map(|column| column.name);
         self.writer.write_all(csv_line(names).as_bytes())
     }
 
@@ -465,11 +481,14 @@ impl Rows {
         if self.count == 1 {
             self.head()?;
         }
-        let cells = self.columns.iter().map(|column| csv_cell(&column.json(row)));
+        let values: Vec<_> = self.columns.iter().map(|column| column.json(row)).collect();
+        let cells = values.iter().map(|value| csv_cell(value));
         // A terminal would obey what is in a name; a program gets the name as it is.
-        let escapes = self.out.width.is_some();
-        let cells = cells.map(|cell| if escapes { terminal::value(&cell).into_owned() } else { cell });
-        self.writer.write_all(csv_line(cells).as_bytes())
+        let line = match self.out.width {
+            Some(_) => csv_line(cells.map(|cell| terminal::value(&cell).into_owned())),
+            None => csv_line(cells),
+        };
+        self.writer.write_all(line.as_bytes())
     }
 
     /// Chooses columns and widths by the rows that wait, and prints these.
@@ -565,15 +584,18 @@ mod tests {
     #[test]
     fn values_have_the_form_of_their_kind() {
         let row = serde_json::json!({"end": 1_700_000_000_000_i64, "retry": 60_000, "ending": 1, "no": null});
-        assert_eq!(column("end", Kind::Time).json(&row), "2023-11-14T22:13:20.000Z");
+        assert_eq!(*column("end", Kind::Time).json(&row), "2023-11-14T22:13:20.000Z");
         assert_eq!(column("retry_ms", Kind::Span).of("retry").cell(&row, &UTC), "1m");
         assert_eq!(column("retry_ms", Kind::Span).title(), "retry");
         assert_eq!(
-            (column("ending", Kind::Flag).json(&row), column("ending", Kind::Flag).cell(&row, &UTC)),
+            (
+                column("ending", Kind::Flag).json(&row).into_owned(),
+                column("ending", Kind::Flag).cell(&row, &UTC)
+            ),
             (true.into(), "yes".into())
         );
         assert_eq!(
-            (column("no", Kind::Time).cell(&row, &UTC), column("no", Kind::Time).json(&row)),
+            (column("no", Kind::Time).cell(&row, &UTC), column("no", Kind::Time).json(&row).into_owned()),
             ("-".into(), Value::Null)
         );
     }

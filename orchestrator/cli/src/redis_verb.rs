@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result};
-use crate::output::{Format, csv_cell, csv_line, field};
+use crate::output::{self, Format, csv_cell, csv_line, field};
 use crate::{redis_docs, terminal};
 
 /// Commands that take over their connection.
@@ -176,7 +176,7 @@ fn print(context: &Context, reply: &Reply) -> Result {
             Value::Array(items) => items.iter().try_for_each(|item| context.out.json(item))?,
             other => context.out.json(other)?,
         },
-        Format::Csv => context.out.raw(&csv(&value))?,
+        Format::Csv => output::print(&csv(&value))?,
         Format::Table | Format::Wide => {
             let mut text = String::new();
             draw(&mut text, &value, 0);
@@ -201,7 +201,7 @@ fn csv(value: &Value) -> String {
         return items.iter().map(|item| csv_line([csv_cell(item)].into_iter())).collect();
     };
     let line = |item: &Value| csv_line(first.keys().map(|name| csv_cell(field(item, name))));
-    csv_line(first.keys().cloned()) + &items.iter().map(line).collect::<String>()
+    csv_line(first.keys()) + &items.iter().map(line).collect::<String>()
 }
 
 /// A reply as text: fields of records and items of lists one a line, indented.

@@ -13,7 +13,7 @@ use crate::context::{Context, Noun};
 use crate::failure::{Cause, Failure, Result, counted};
 use crate::output::{columns, field, lines};
 use crate::settings::{self, own_file};
-use crate::{complete, stores, time};
+use crate::{complete, stores, terminal, time};
 
 /// The greatest difference between the clocks of this machine and of the server, in milliseconds.
 const CLOCKS: i64 = 1000;
@@ -109,13 +109,22 @@ impl Findings {
     }
 
     /// A line for each finding, with what to do below it.
-    fn lines(&self) -> String {
+    fn lines(&self, width: Option<usize>) -> String {
+        // What was found stands beside the check, and at a narrow terminal below it.
+        let is_narrow = width.is_some_and(|width| width < 60);
+        let indent = if is_narrow { 9 } else { 27 };
         let text = |finding: &Value, name: &str| field(finding, name).as_str().unwrap_or_default().to_owned();
         let line = |finding: &Value| {
             let [check, result, found, action] =
                 ["check", "result", "found", "action"].map(|name| text(finding, name));
-            let action = if action.is_empty() { action } else { format!("{:27}do: {action}\n", "") };
-            format!("{result:<7}  {check:<16}  {found}\n{action}")
+            let begin = if is_narrow {
+                format!("{result:<7}  {check}\n{:indent$}", "")
+            } else {
+                format!("{result:<7}  {check:<16}  ")
+            };
+            let text = if action.is_empty() { found } else { format!("{found}\ndo: {action}") };
+            let text = text.lines().map(|line| terminal::folded(line, indent, width)).collect::<Vec<_>>();
+            format!("{begin}{}\n", text.join(&format!("\n{:indent$}", "")))
         };
         self.0.iter().map(line).collect()
     }
@@ -180,7 +189,7 @@ async fn check(context: &Context) -> Result {
     }
     let problems = findings.0.iter().filter(|finding| finding["result"] != "ok").count();
     if context.out.is_table() {
-        context.out.text(&findings.lines())?;
+        context.out.text(&findings.lines(context.out.width))?;
     } else {
         context.out.list(CHECKS, &findings.0, "")?;
     }

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use allot_client::{Bucket, ListFilter, Listed, MapRow, SeatBlock};
 use allot_tools::seats::PlanOrder;
 use clap::{Args, Subcommand};
-use owo_colors::{AnsiColors, OwoColorize as _};
+use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::arguments::{Key, KeyAndFile};
 use crate::context::{Context, Noun};
 use crate::failure::{Failure, Result};
-use crate::output::{Column, Format, Section, columns};
-use crate::terminal::value;
+use crate::output::{Column, Format, Section, columns, print};
+use crate::terminal::{self, value};
 use crate::watch::watch;
 use crate::{rehearse, show_create, stores};
 
@@ -202,9 +202,9 @@ async fn get(context: &Context, arguments: &Get) -> Result {
         drawn += &draw(area, rows, color, context.out.width);
     }
     if !maps.is_empty() {
-        drawn += &legend(color);
+        drawn += &legend(color, context.out.width);
     }
-    context.out.raw(&drawn)
+    print(&drawn)
 }
 
 /// Prints a list part by part.
@@ -251,7 +251,7 @@ async fn export(context: &Context, key: &str) -> Result {
         Ok((next, order.of_part(part, next == 0)?))
     };
     out.pages(EXPORT, "the show has no seats", page).await?;
-    if out.format == Format::Json { out.raw("}\n") } else { Ok(()) }
+    if out.format == Format::Json { print("}\n") } else { Ok(()) }
 }
 
 /// Draws an area, in parts of whole tens of places that are not wider than the terminal. The line above each part counts
@@ -280,10 +280,20 @@ fn draw(area: &str, rows: &[MapRow], color: bool, width: Option<usize>) -> Strin
     text
 }
 
-fn legend(color: bool) -> String {
-    let entry = |(mark, meaning): (&str, &str)| format!("{} {meaning}", paint(mark, color));
+fn legend(color: bool, width: Option<usize>) -> String {
     let marks = [(".", "free"), ("h", "held"), ("s", "sold"), ("x", "blocked"), ("q", "queued")];
-    format!("\n{}\nnumbers above an area count places, gaps included\n", marks.map(entry).join("   "))
+    let entries = marks.map(|(mark, meaning)| format!("{mark}\u{a0}{meaning}")).join("   ");
+    let mut entries = terminal::folded(&entries, 0, width).replace('\u{a0}', " ");
+    if color {
+        for (mark, meaning) in marks {
+            entries =
+                entries.replace(&format!("{mark} {meaning}"), &format!("{} {meaning}", paint(mark, color)));
+        }
+    }
+    format!(
+        "\n{entries}\n{}\n",
+        terminal::folded("numbers above an area count places, gaps included", 0, width)
+    )
 }
 
 /// Colours stretches of one state together, as a terminal is slow with a colour for each seat.
@@ -296,17 +306,14 @@ fn paint(seats: &str, color: bool) -> String {
     while let Some(mark) = rest.chars().next() {
         let end = rest.find(|other| other != mark).unwrap_or(rest.len());
         let (stretch, after) = rest.split_at(end);
-        let color = match mark {
-            '.' => Some(AnsiColors::Green),
-            'h' => Some(AnsiColors::Yellow),
-            's' => Some(AnsiColors::Red),
-            'x' => Some(AnsiColors::BrightBlack),
-            _ => None,
+        text += &match mark {
+            '.' => stretch.green().to_string(),
+            'h' => stretch.yellow().to_string(),
+            's' => stretch.red().to_string(),
+            // Bright black is the background of some terminals.
+            'x' => stretch.dimmed().to_string(),
+            _ => stretch.to_owned(),
         };
-        match color {
-            Some(color) => text += &stretch.color(color).to_string(),
-            None => text += stretch,
-        }
         rest = after;
     }
     text

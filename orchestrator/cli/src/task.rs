@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::context::{Context, Work};
-use crate::failure::{Failure, Result};
-use crate::output::{Section, columns, lines};
+use crate::failure::{Failure, Result, counted};
+use crate::output::{Format, Section, columns, lines};
 use crate::watch::watch;
 use crate::{complete, upgrade};
 
@@ -276,7 +276,7 @@ async fn run_with(context: &Context, client: &TaskClient, verb: Verb) -> Result 
             let before = find(client, task).await?;
             let what = match before.state {
                 State::Cancel => "its round".to_owned(),
-                _ => format!("{} failed partitions", before.result.failed_count),
+                _ => counted(before.result.failed_count, "failed partition"),
             };
             let retried = client.retry(task).await?;
             context.out.done(&format!("task {task} runs {what} again"), TASK, &row(&retried, &[]))?;
@@ -430,7 +430,11 @@ async fn failures(context: &Context, client: &TaskClient, id: TaskId, round: Opt
         context.out.note(&format!("of {what}, history keeps the last {kept} of {all} failures"));
     }
     let rows: Vec<Value> = failures.kept.iter().map(failure_row).collect();
-    context.out.list(FAILURES, &rows, "no partition has failed")
+    context.out.list(FAILURES, &rows, "no partition has failed")?;
+    if context.out.format == Format::Table && failures.kept.iter().any(|failure| !failure.output.is_empty()) {
+        context.out.note("--format wide shows their output");
+    }
+    Ok(())
 }
 
 async fn pause(context: &Context, client: &TaskClient, which: &OneOrAll, paused: bool) -> Result {
@@ -492,10 +496,14 @@ async fn wait(context: &Context, client: &TaskClient, id: TaskId) -> Result {
     let total = task.grand_total();
     let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
     let said = format!(
-        "task {id} is {}{why} after {} rounds: {} succeeded, {} failed, {} stopped",
-        task.state, task.round, total.success_count, total.failed_count, total.stopped_count
+        "task {id} is {}{why} after {}: {} succeeded, {} failed, {} stopped",
+        task.state,
+        counted(task.round, "round"),
+        total.success_count,
+        total.failed_count,
+        total.stopped_count
     );
-    if context.out.is_json() {
+    if context.out.format.is_json() {
         context.out.get(TASK, &row(&task, &[]), &[])?;
     }
     let is_whole = total.failed_count == 0 && total.stopped_count == 0 && task.failed_rounds == 0;

@@ -4,7 +4,26 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, BufWriter, IsTerminal as _, Write as _};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use unicode_width::UnicodeWidthStr as _;
+
+/// Whether the process began without a standard output, `>&-`.
+static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// The standard library opens /dev/null in the place of a closed standard output before it calls `main`. What is written
+/// there is lost without an error, so that only a look before that can tell.
+#[used]
+#[allow(unsafe_code, reason = "the section whose functions run before `main`")]
+// SAFETY: the section takes functions of this form. This one asks the system about a descriptor, and sets a flag.
+#[unsafe(link_section = ".init_array")]
+static LOOK_BEFORE_MAIN: extern "C" fn() = {
+    extern "C" fn look() {
+        IS_CLOSED.store(rustix::io::fcntl_getfd(io::stdout()).is_err(), Ordering::Relaxed);
+    }
+    look
+};
 
 /// Characters that a terminal does not simply show: control characters, and marks that change the direction of text.
 fn is_hidden(character: char) -> bool {
@@ -46,9 +65,25 @@ pub(crate) fn note(text: &str) {
     let _ = io::stderr().lock().write_all(format!("{}\n", escaped(text)).as_bytes());
 }
 
+/// Standard output. To write to one that is closed is an error.
+pub(crate) struct Standard;
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if IS_CLOSED.load(Ordering::Relaxed) {
+            return Err(io::Error::other("it is closed"));
+        }
+        io::stdout().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush()
+    }
+}
+
 /// Standard output, buffered. Whoever writes names and other values escapes them first.
-pub(crate) fn output() -> BufWriter<io::Stdout> {
-    BufWriter::with_capacity(1 << 16, io::stdout())
+pub(crate) fn output() -> BufWriter<Standard> {
+    BufWriter::with_capacity(1 << 16, Standard)
 }
 
 /// The command line of this process, as a shell takes it.
@@ -62,10 +97,30 @@ pub(crate) fn command_line() -> String {
     std::iter::once("allot".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The columns of the terminal on standard output; `None` where that is no terminal.
-pub(crate) fn width() -> Option<usize> {
+/// The columns and lines of the terminal on standard output; `None` where that is no terminal.
+pub(crate) fn size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| io::stdout().is_terminal())?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0).or(Some(80))
+    let or = |told: u16, usual| if told > 0 { usize::from(told) } else { usual };
+    Some((or(size.ws_col, 80), or(size.ws_row, 24)))
+}
+
+/// Breaks a text between words, so that no line is wider than the terminal. The lines are `indent` cells to the right of
+/// its left edge; the first one stands there already. A wider word has a line of its own.
+pub(crate) fn folded(text: &str, indent: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_owned() };
+    let (mut folded, mut used) = (String::new(), indent);
+    for word in text.split(' ') {
+        if used > indent && used + 1 + word.width() > width {
+            let _ = write!(folded, "\n{:indent$}", "");
+            used = indent;
+        } else if used > indent {
+            folded.push(' ');
+            used += 1;
+        }
+        folded += word;
+        used += word.width();
+    }
+    folded
 }
 
 /// Reads a line from the terminal on standard input; `None` where that is no terminal.
@@ -89,6 +144,13 @@ mod tests {
         assert_eq!(escaped(hostile), "a\\u001b[2J\\u009b31m\\u000d\\u0007\\u202eb\\u007f\nc\tz");
         assert_eq!(value("a\nb\tc"), "a\\u000ab\\u0009c");
         assert!(matches!(escaped("zoë — 東京"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn texts_are_folded_between_words() {
+        assert_eq!(folded("ab 田中 cdefgh ij", 2, Some(10)), "ab 田中\n  cdefgh\n  ij");
+        assert_eq!(folded("a-word-too-long b", 2, Some(6)), "a-word-too-long\n  b");
+        assert_eq!(folded("ab cd", 9, None), "ab cd");
     }
 
     #[test]

@@ -205,6 +205,29 @@ fn task_of_a_schedule_waits_for_its_time() {
     assert_eq!(numbers(&cluster.end(&id)), [1, 0, 0]);
 }
 
+/// A cluster that nobody named is no thing that is absent: the answer is as things stand, by whatever verb.
+#[test]
+fn tasks_without_a_node_are_refused_alike_by_all_verbs() {
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(home.path(), "#!/bin/sh\nexit 3\n");
+    let mut cluster = CompactionCluster::start_with(1, &runner, &[UNHURRIED, ("ALLOT_COMPACTION_PC", "a")]);
+    cluster.partitions(1);
+    let id = cluster.submit(&["d", "s", "t", "--pc", "a"]);
+    assert_eq!(numbers(&cluster.end(&id)), [0, 1, 0]);
+    cluster.join_with(1, &runner, &[UNHURRIED, ("ALLOT_COMPACTION_PC", "b")]);
+    cluster.units[0].terminate();
+    eventually("the node of a to be missed", TASK_TIMEOUT, || cluster.nodes().as_array().unwrap().len() == 1);
+    for words in [&["retry", &id][..], &["reassign", &id], &["submit", "d.s.t"]] {
+        let refused = cluster.run(words).ended(5);
+        assert!(refused.err.contains("compaction node of "), "{}", refused.err);
+    }
+    let _ = cluster.run(&["submit", "d.s.t", "--pc", "a"]).ended(4);
+    cluster.units[1].terminate();
+    eventually("no node to be there", TASK_TIMEOUT, || cluster.nodes().as_array().unwrap().is_empty());
+    let _ = cluster.run(&["retry", &id]).ended(5);
+    let _ = cluster.run(&["submit", "d.s.t", "--pc", "a"]).ended(4);
+}
+
 #[test]
 fn packed_task_lists_its_last_failures() {
     let home = tempfile::tempdir().unwrap();

@@ -295,7 +295,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     ];
     let cluster = CompactionCluster::start_with(1, &runner, &settings);
     let waited = cluster.run(&["submit", "d.s.t", "--wait"]).ended(1);
-    assert!(waited.err.contains("Done after 1 rounds: 1 succeeded, 2 failed, 0 stopped"), "{}", waited.err);
+    assert!(waited.err.contains("Done after 1 round: 1 succeeded, 2 failed, 0 stopped"), "{}", waited.err);
     let id = waited.out.trim();
     let task = cluster.json(&["get", id]).clone();
     assert_eq!((numbers(&task), &task["sums"]["freed"]), ([1, 2, 0], &2.5.into()), "{task}");
@@ -388,10 +388,10 @@ fn waiting_terminal_shows_how_many_subtasks_are_done() {
         .filter_map(|bar| bar.split_once("] ")?.1.split_once("/20,")?.0.parse().ok())
         .collect();
     assert!(counts.is_sorted() && counts.iter().any(|count| (1..20).contains(count)), "{counts:?} {shown:?}");
-    assert!(shown.contains("is Done after 1 rounds: 20 succeeded"), "{shown:?}");
+    assert!(shown.contains("is Done after 1 round: 20 succeeded"), "{shown:?}");
     let piped = cluster.run(&waiting).ok();
     assert!(
-        piped.err.ends_with("is Done after 1 rounds: 20 succeeded, 0 failed, 0 stopped\n"),
+        piped.err.ends_with("is Done after 1 round: 20 succeeded, 0 failed, 0 stopped\n"),
         "{}",
         piped.err
     );

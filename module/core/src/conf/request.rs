@@ -81,6 +81,8 @@ pub enum ClientRequest<'a> {
         e164: &'a [u8],
         /// Its new end.
         end: Millis,
+        /// Whether only to say what the change would reply.
+        dry_run: bool,
     },
     /// `CONF.RESIZE`.
     Resize {

@@ -160,7 +160,7 @@ impl Run {
                 let (e164, end) = (e164.as_bytes(), self.rig.now + 5000);
                 let size = self.random.below(6) as i64;
                 let request = if self.random.chance(50) {
-                    ClientRequest::Extend { e164, end }
+                    ClientRequest::Extend { e164, end, dry_run: size == 0 }
                 } else {
                     ClientRequest::Resize { e164, size }
                 };

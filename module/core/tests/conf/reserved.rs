@@ -129,6 +129,7 @@ proptest! {
                 5 => drop(rig.code(&Request::Client(ClientRequest::Extend {
                     e164: e164.as_bytes(),
                     end: now + length,
+                    dry_run: false,
                 }))),
                 6 => drop(resize(&mut rig, &e164, size)),
                 7 if random.chance(50) => drop(rig.release(&e164)),

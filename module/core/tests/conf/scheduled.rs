@@ -36,8 +36,16 @@ fn refusal(rig: &mut Rig, create: Create<'_>) -> String {
     rig.ask(&request(create)).unwrap_err().to_string()
 }
 
+/// The reply to a change of the end, which a dry run has as well, without a change.
 fn extend(rig: &mut Rig, e164: &str, minute: i64) -> String {
-    rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end: at(minute) }))
+    let request =
+        |dry_run| Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end: at(minute), dry_run });
+    let before = (rig.realm.last_epoch(), rig.told.len());
+    let tried = rig.code(&request(true));
+    assert_eq!((rig.realm.last_epoch(), rig.told.len()), before);
+    let done = rig.code(&request(false));
+    assert_eq!(tried, done);
+    done
 }
 
 pub(super) fn resize(rig: &mut Rig, e164: &str, size: i64) -> String {

@@ -420,7 +420,7 @@ fn end_time_and_window() {
     row("window", ["-", "-", "-", "-", "-", "-", "ended", "-"], |rig| {
         let e164 = b"7";
         let end = rig.now + 50 * MINUTE;
-        rig.ask(&Request::Client(ClientRequest::Extend { e164, end })).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Extend { e164, end, dry_run: false })).unwrap();
         rig.pass(30 * MINUTE - 1);
         assert_eq!(rig.word("7"), "pending");
         rig.pass(1);

@@ -75,7 +75,7 @@ impl Programs {
 }
 
 fn extend(rig: &mut Rig, e164: &str, end: i64) -> String {
-    rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end }))
+    rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end, dry_run: false }))
 }
 
 fn resize(rig: &mut Rig, e164: &str, size: i64) -> String {

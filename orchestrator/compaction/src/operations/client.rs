@@ -99,7 +99,7 @@ impl TaskClient {
         let manager = match node {
             Some(node) if units.bins(&pc).iter().any(|bin| bin.name == *node) => node.clone(),
             Some(node) => return Err(unusable(node, &units, &pc)),
-            None => chosen(&time.to_string(), &units, &pc)?,
+            None => chosen(&time.to_string(), &units, &pc, wanted.pc.is_some())?,
         };
         let id = TaskId::main(&manager, time);
         let task = MainTask { id: id.to_string(), manager, pc, ..task };
@@ -154,7 +154,7 @@ impl TaskClient {
         let (task, units) = (self.task(id).await?, self.units().await?);
         let followed = task.followed();
         let stays = units.bins(&task.pc).iter().any(|bin| bin.name == task.manager);
-        let manager = if stays { task.manager } else { chosen(&task.id, &units, &task.pc)? };
+        let manager = if stays { task.manager } else { chosen(&task.id, &units, &task.pc, false)? };
         let packed = match followed {
             Some(other) if self.store.main(other).await?.is_none() => {
                 history::find(&self.store, other, None).await?
@@ -282,13 +282,13 @@ fn check_ended_well(packed: &MainTask) -> Result<Option<TaskId>, Fault> {
     }
 }
 
-/// A unit of a processing cluster that takes work, by hashing.
-fn chosen(key: &str, units: &Units, pc: &str) -> Result<String, Fault> {
+/// A unit of a processing cluster that takes work, by hashing. A cluster that people named and that has no units is absent.
+fn chosen(key: &str, units: &Units, pc: &str, is_named: bool) -> Result<String, Fault> {
     let unit = choose(key, &units.bins(pc)).map(|bin| bin.name.clone());
     unit.ok_or_else(|| {
         let why = format!("no compaction node of {pc} {}; allot node list lists them", units.lack(pc));
-        let is_known = units.live.is_empty() || units.live.values().any(|info| info.pc == pc);
-        if is_known { Fault::Busy(why) } else { Fault::Absent(why) }
+        let is_there = units.live.values().any(|info| info.pc == pc);
+        if is_named && !is_there { Fault::Absent(why) } else { Fault::Busy(why) }
     })
 }
 

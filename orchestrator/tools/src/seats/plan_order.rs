@@ -35,6 +35,9 @@ impl PlanOrder {
 
     /// The seats to write after this part of the list, which is the last one or not.
     pub fn of_part(&mut self, part: Vec<Record>, is_last: bool) -> Result<Vec<Record>> {
+        if self.places.is_empty() {
+            return Ok(part);
+        }
         let mut ready = Vec::with_capacity(part.len());
         for seat in part {
             let place = self.places.get(&seat.get::<String>("id")?).copied();

@@ -269,5 +269,5 @@ fn make_run_sells_the_examples_and_survives_a_killed_unit() {
     assert!(text.contains("total         1000\n"), "{text}{errors}");
     assert!(text.contains("its conferences are open again on the others"), "{text}{errors}");
     assert!(text.contains("step 1") && text.contains("NOTOWNER"), "{text}{errors}");
-    assert!(errors.contains("Done after 1 rounds: 6 succeeded, 0 failed"), "{text}{errors}");
+    assert!(errors.contains("Done after 1 round: 6 succeeded, 0 failed"), "{text}{errors}");
 }

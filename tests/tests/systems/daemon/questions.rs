@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use allot_tests::daemon::{command, run};
 use allot_tests::module::allot;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{ZooKeeperServer, eventually};
+use allot_tests::{Reply, ZooKeeperServer, eventually};
 
 use super::verbs::{TASKS, ends, filled, own_key, signal, words};
 
@@ -99,6 +99,26 @@ fn dry_run_says_would_only_of_what_would_be_done() {
         assert!(refused.err.contains("there is no --dry-run"), "{line}: {}", refused.err);
     }
     assert_eq!(server.digest(), digest);
+    // Conference 1 would take what is reserved for conference 3, and conference 2 is ending.
+    let mut raw = server.raw();
+    for line in [
+        "CONF.RELEASE {r}:conf 1",
+        "CONF.CREATE {r}:conf 4 END 4000000000000 SIZE 9",
+        "CONF.CREATE {r}:conf 3 START 4000000000000 END 4000003600000 SIZE 17",
+    ] {
+        assert!(!matches!(raw.words(line), Reply::Error(_)), "{line}");
+    }
+    for (line, part) in [
+        ("conference extend 1 --end 1h --yes --realm KEY", "is ending"),
+        ("conference extend 4 --by 1h --realm KEY", "reserved"),
+    ] {
+        let dry = ends(&server, line, &["--dry-run"], 5);
+        let done = ends(&server, line, &[], 5);
+        assert!(dry.err == done.err && done.err.contains(part), "{line}: {}\n{}", dry.err, done.err);
+    }
+    let dry = ends(&server, "conference extend 4 --end 1h --realm KEY", &["--dry-run"], 0);
+    assert!(dry.out.contains("dry run: would set the end"), "{}", dry.out);
+    assert_eq!(raw.words("CONF.INFO {r}:conf 4").field("end"), Reply::Int(4_000_000_000_000));
 }
 
 #[test]

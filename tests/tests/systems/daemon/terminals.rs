@@ -1,8 +1,10 @@
 //! `allot` at a terminal: questions, long work, rows that are followed, tables as wide as the terminal, colours.
 
 use std::fs;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
+use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
 use allot_tests::daemon::{Run, command, run};
 use allot_tests::module::allot;
 use allot_tests::terminal::Terminal;
@@ -111,6 +113,31 @@ fn rows_are_followed_in_place() {
     assert_eq!(last.matches("4930123").count(), 1, "{last}");
 }
 
+#[test]
+fn what_appears_changes_and_disappears_has_a_line_each_in_a_pipe() {
+    let server = filled();
+    let mut raw = server.raw();
+    for format in ["table", "wide", "json", "jsonl", "csv"] {
+        let list = ["conference", "list", "--watch", "--realm", "{r}:conf", "--format", format];
+        let mut child = command(&server, &list).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut lines = lines.map(Result::unwrap).filter(|line| line.contains("4930123"));
+        let mut next = |event: &str| {
+            let line = lines.next().unwrap();
+            assert!(line.contains(event) && !line.contains("[{"), "{format}: {event}: {line}");
+        };
+        let created = raw.words("CONF.CREATE {r}:conf 4930123 START 4000000000000 END 4000003600000");
+        assert!(!matches!(created, Reply::Error(_)), "{created:?}");
+        next("added");
+        raw.words("CONF.EXTEND {r}:conf 4930123 END 4000007200000");
+        next("changed");
+        raw.words("CONF.RELEASE {r}:conf 4930123");
+        next("deleted");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
 /// In an interactive bash, which splits words at colons and equals signs.
 #[test]
 fn bash_completes_keys_and_settings_with_colons_and_equals_signs() {
@@ -157,37 +184,59 @@ fn lines(shown: &str) -> Vec<String> {
     plain.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()
 }
 
+/// Attributes and colours that people can read on a light terminal and on a dark one: none, bold, faint, underlined, red,
+/// green, yellow, the usual colour.
+const READABLE: [&str; 9] = ["0", "1", "2", "4", "22", "31", "32", "33", "39"];
+
+/// Whether all that a command shows fits terminals of 40, 80 and 200 columns.
+fn fits(run: &Command) {
+    for columns in [40, 80, 200] {
+        let (_, shown) = Terminal::open(run, columns).ended();
+        for line in lines(&shown) {
+            // The terminal wraps errors and usage, so that commands in them can be copied, and a value of one word.
+            let is_error = ["hint: ", "allot: ", "Usage: "].iter().any(|word| line.starts_with(word));
+            let is_word = line.split_whitespace().count() <= 2;
+            let width = line.width();
+            assert!(
+                width <= columns.into() || is_error || is_word,
+                "{run:?} at {columns} has {width}: {line}\n{shown}"
+            );
+            assert!(!line.contains('\u{fffd}'), "{run:?} at {columns}: {line}");
+        }
+        for sequence in shown.split("\u{1b}[").skip(1) {
+            let (code, _) = sequence.split_once('m').unwrap();
+            assert!(READABLE.contains(&code), "{run:?}: {code:?} in {shown:?}");
+        }
+    }
+}
+
 #[test]
 fn tables_are_as_wide_as_the_terminal_and_names_of_double_width_align() {
     let server = filled();
     let show = "{s}:show-of-a-long-name-2026-12-24T20:00";
-    let tables: &[&[&str]] = &[
+    let words: &[&[&str]] = &[
         &["show", "list"],
+        &["show", "get", show, "--map"],
         &["show", "seats", show],
         &["show", "holds", show],
         &["pool", "list"],
+        &["pool", "get", "{p}:pool"],
         &["conference", "list", "--realm", "{r}:conf"],
+        &["conference", "get", "1", "--realm", "{r}:conf"],
         &["unit", "list", "--realm", "{r}:conf"],
+        &["unit", "get", "v", "--realm", "{r}:conf"],
         &["account", "list", "--book", "{b}:book"],
+        &["book", "get", "{b}:book"],
         &["server", "sizing"],
         &["server", "check"],
         &["realm", "get", "{r}:conf"],
+        &["--help"],
+        &["show", "--help"],
+        &["task", "--help"],
+        &["show", "create", "-h"],
+        &["task", "submit", "--help"],
     ];
-    for words in tables {
-        for columns in [40, 80, 200] {
-            let (_, shown) = Terminal::open(&command(&server, words), columns).ended();
-            for line in lines(&shown).iter().skip(1) {
-                // Sentences are wrapped by the terminal.
-                let is_sentence = ["hint: ", "allot: ", "the "].iter().any(|word| line.starts_with(word))
-                    || words[1] == "check";
-                let width = line.width();
-                assert!(
-                    is_sentence || width <= columns.into(),
-                    "{words:?} at {columns} has {width}: {line}\n{shown}"
-                );
-            }
-        }
-    }
+    words.iter().for_each(|words| fits(&command(&server, words)));
     let (_, shown) = Terminal::open(&command(&server, &["show", "holds", show]), 200).ended();
     let rows = lines(&shown);
     let wide = rows.iter().find(|line| line.contains("田中さん")).unwrap();
@@ -199,6 +248,29 @@ fn tables_are_as_wide_as_the_terminal_and_names_of_double_width_align() {
         (before.width(), before.width() + user.width() + blanks)
     };
     assert_eq!(column(wide, "田中さん"), column(narrow, "bob"), "{shown}");
+}
+
+#[test]
+fn tasks_are_listed_as_wide_as_the_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(
+        home.path(),
+        "#!/bin/sh\necho 失敗 of a partition, for a reason that takes more than a line\nexit 3\n",
+    );
+    let cluster = CompactionCluster::start_with(1, &runner, &[UNHURRIED]);
+    cluster.partitions(2);
+    let id = cluster.submit(&["shop-of-a-long-name", "public", "注文と領収書の表", "--retries", "0"]);
+    let _ = cluster.end(&id);
+    for words in [&["list"][..], &["get", &id], &["failures", &id], &["history", &id]] {
+        fits(&cluster.command(words));
+    }
+    let address = cluster.zookeeper.address();
+    for (noun, verb, name) in [("task", "get", id.as_str()), ("node", "drain", "host0_9876")] {
+        let mut shell = Command::new(allot());
+        shell.args(["--", "allot", "--zookeeper", &address, noun, verb, ""]).env("COMPLETE", "fish");
+        let completed = String::from_utf8(shell.output().unwrap().stdout).unwrap();
+        assert!(completed.lines().any(|line| line.starts_with(name)), "{noun}: {completed}");
+    }
 }
 
 #[test]

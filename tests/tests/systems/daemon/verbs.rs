@@ -313,6 +313,15 @@ fn wrong_input_is_3_with_line_and_column() {
         (&3.into(), &"input".into(), &25.into())
     );
     assert_eq!(failure["problems"].as_array().unwrap().len(), 10);
+    // The format may be named by the environment or a file as well.
+    let file = server.dir().join("json.toml");
+    fs::write(&file, "format = \"json\"\n").unwrap();
+    let in_file = run(&server, &["show", "get", "k", "--config", file.to_str().unwrap()]).ended(4);
+    let slip = command(&server, &["show", "gett", "k"]).env("ALLOT_FORMAT", "json").output().unwrap();
+    for said in [in_file.err, String::from_utf8(slip.stderr).unwrap()] {
+        let failure: Value = serde_json::from_str(&said).unwrap();
+        assert!(failure["code"].is_u64() && failure["hint"].is_string(), "{said}");
+    }
     // A file that is too large is not read.
     let sparse = server.dir().join("sparse");
     File::create(&sparse).unwrap().set_len(2 << 30).unwrap();
@@ -607,6 +616,16 @@ fn full_disk_is_8_and_a_closed_pipe_is_no_failure() {
             drop(child.stdout.take());
             let output = child.wait_with_output().unwrap();
             assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{line} {format}");
+            // No standard output at all.
+            let mut bash = Command::new("bash");
+            bash.args(["-c", "exec \"$@\" >&-", "bash"]).arg(allot()).args(words);
+            bash.env("ALLOT_FORMAT", format).env("ALLOT_SERVER", server.url()).env("HOME", server.dir());
+            let output = bash.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.code() == Some(8) && said.contains("standard output: it is closed"),
+                "{line} {format}: {said}"
+            );
         }
     }
     // A file that cannot grow, as on a disk that is full.

@@ -84,7 +84,7 @@ pub(super) fn decide_drop(realm: &Realm, now: Millis) -> Decided {
     Ok(Decision { events, reply: Reply::Realm })
 }
 
-pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
+pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis, dry_run: bool) -> Decided {
     let conference = lasting(realm, e164)?;
     check_end(now, end)?;
     if let Some(start) = conference.start {
@@ -97,6 +97,9 @@ pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis
     if let Some(from) = conference.end.filter(|&before| before < end) {
         let (size, licences) = (conference.size.into(), conference.licences.into());
         check_reserve(realm, conference, &Ask { from, until: Some(end), size, licences })?;
+    }
+    if dry_run {
+        return unchanged(reply);
     }
     decided(conference.event(ConferenceEvent::Extended { end, number: realm.next_epoch(now) }), reply)
 }

@@ -92,7 +92,9 @@ fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) ->
         ClientRequest::Drop => manager_commands::decide_drop(realm, now),
         ClientRequest::Create(create) => creation::decide_create(realm, now, create),
         ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
-        ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
+        ClientRequest::Extend { e164, end, dry_run } => {
+            manager_commands::decide_extend(realm, now, e164, *end, *dry_run)
+        }
         ClientRequest::Resize { e164, size } => manager_commands::decide_resize(realm, now, e164, *size),
         ClientRequest::Alter { e164, wishes } => creation::decide_alter(realm, e164, wishes),
         ClientRequest::Ask { cmu, details } => {

@@ -79,7 +79,8 @@ fn client_request<'a>(
         b"CONF.RELEASE" => ClientRequest::Release { e164: arguments.text() },
         b"CONF.EXTEND" => {
             let e164 = arguments.text();
-            ClientRequest::Extend { e164, end: arguments.integer_after("END")?.unwrap_or_default() }
+            let end = arguments.integer_after("END")?.unwrap_or_default();
+            ClientRequest::Extend { e164, end, dry_run: false }
         }
         b"CONF.RESIZE" => ClientRequest::Resize { e164: arguments.text(), size: arguments.natural()? as i64 },
         b"CMU.ASK" => {
