@@ -348,7 +348,7 @@ fn realm_carries_out_a_deadline_before_requests_about_its_unit_or_conference() {
         create(b"1"),
         Request::Unit(UnitRequest::Beat { cmu: b"u:1", load: None }),
         Request::Unit(UnitRequest::Set(set)),
-        Request::Client(ClientRequest::Extend { e164: b"1", end: 9000 }),
+        Request::Client(ClientRequest::Extend { e164: b"1", end: 9000, dry_run: false }),
         Request::Scheduler { term, request: SchedulerRequest::Down { cmu: b"u:1" } },
     ] {
         assert_eq!(realm.code(&request), Code::TryAgain, "{request:?}");
