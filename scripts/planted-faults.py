@@ -103,6 +103,33 @@ FAULTS = {
             ),
         ],
     ),
+    "drain-ends-with-its-unit": (
+        "a unit that joins on a drained host takes conferences",
+        SYSTEM,
+        [
+            (
+                CONF + "model/indexes.rs",
+                "let unit = Unit { drained: self.drained.contains_key(&host), ..unit };",
+                "let unit = Unit { drained: false, ..unit };",
+            ),
+        ],
+    ),
+    "refused-creations-end": (
+        "a creation that its unit refuses ends, although other units have room",
+        SYSTEM,
+        [
+            (
+                CONF + "decide/due.rs",
+                "let is_first = !conference.recovering && conference.ending.is_none();",
+                "let is_first = !conference.recovering && conference.ending.is_none() && now < 0;",
+            ),
+        ],
+    ),
+    "lost-changes-reach-media": (
+        "a program keeps the end or the size that a failover lost",
+        SYSTEM,
+        [(CONF + "decide/reconcile_report.rs", "        if corrects {\n", "        if corrects && self.now < 0 {\n")],
+    ),
     "unit-never-ends-its-copies": (
         "media of a unit that is cut off goes on after another unit may have it",
         ("allot-simulation", "two_copies::unit_that_is_cut_off_from_both_ends_its_copies_before_others_begin"),

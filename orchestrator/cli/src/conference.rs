@@ -98,7 +98,8 @@ pub(crate) struct Create {
     /// Zone of the unit that runs it
     #[arg(long)]
     zone: Option<String>,
-    /// Time that it waits for its zone and host, before another unit may take it [default: for ever]
+    /// Time that it waits for its zone and host, after its unit was lost or with --wait-for-room, before another unit may
+    /// take it [default: for ever]
     #[arg(long, value_name = "TIME", value_parser = time::span)]
     zone_fall: Option<Duration>,
     /// Host of the unit that runs it
@@ -116,6 +117,9 @@ pub(crate) struct Create {
     /// Id of the request: a repeated request with the same id returns the same conference
     #[arg(long, value_name = "ID")]
     request: Option<String>,
+    /// Wait so long for a unit with room and for licences, if there are none now; exit code 1 if there are none until then
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["start", "from"], value_parser = time::span)]
+    wait_for_room: Option<Duration>,
     /// Wait until it is open; exit code 1 if it ends instead
     #[arg(long = "wait")]
     until_open: bool,
@@ -258,6 +262,9 @@ async fn create(context: &Context, arguments: &Create) -> Result {
     if arguments.start.is_some() && arguments.start >= arguments.end {
         return Err(Failure::usage("--end is not after --start"));
     }
+    if arguments.wait_for_room.is_some_and(|limit| limit.is_zero()) {
+        return Err(Failure::usage("--wait-for-room 0s waits for nothing"));
+    }
     // A repeated request has its answer also when its times are over.
     if arguments.request.is_none() {
         for (option, time) in [("--start", arguments.start), ("--end", arguments.end)] {
@@ -283,7 +290,13 @@ async fn create(context: &Context, arguments: &Create) -> Result {
         no_recover: arguments.no_recover,
         request: arguments.request.as_deref(),
     };
-    let record = changing.store.create(&request).await?;
+    let record = match arguments.wait_for_room {
+        None => changing.store.create(&request).await?,
+        Some(limit) => changing.create_with_room(&request, limit).await?.ok_or_else(|| {
+            let why = format!("no unit had room for conference {} within {limit:?}", arguments.number);
+            Failure::no(why).hint("allot unit list shows the room of each unit")
+        })?,
+    };
     changing.confirm(context).await?;
     if arguments.until_open {
         let open =

@@ -48,7 +48,7 @@ columns! {
         window_ms Span = "window", policy Text, create_timeout_ms Span = "createtimeout",
         release_timeout_ms Span = "releasetimeout", wait_timeout_ms Span = "waittimeout",
         tombstone_ms Span = "tombstone", place Text, tries Number, failures Number, warn_ms Span = "warn",
-        ramp_ms Span = "ramp", term Number, leader Text, guard Text;
+        ramp_ms Span = "ramp", term Number, leader Text, drained Text, guard Text;
 }
 
 /// Runs a verb.

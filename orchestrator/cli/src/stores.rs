@@ -1,9 +1,12 @@
 //! The values that verbs work on: shows, realms and their units, and books.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use allot_client::streams::{self, Commands};
-use allot_client::{BookStore, Bucket, Connection, Error, RealmStore, Record, SeatStore, Session, query_all};
+use allot_client::{
+    BookStore, Bucket, Connection, CreateRequest, Error, RealmStore, Record, SeatStore, Session, query_all,
+};
 use redis::cmd;
 use serde_json::{Value, json};
 
@@ -135,6 +138,20 @@ impl Changing {
     pub(crate) async fn events_after(&self, id: &str) -> Result<Commands, Error> {
         let connection = self.session.another(streams::BLOCK).await?;
         Ok(Commands::read_after(connection, self.store.stream("evt"), id.to_owned()))
+    }
+
+    /// Creates a conference when there is room and licences for it; `None` if there was none until `limit` has passed.
+    pub(crate) async fn create_with_room(
+        &self,
+        request: &CreateRequest<'_>,
+        limit: Duration,
+    ) -> Result<Option<Record>, Error> {
+        let key = self.store.stream("").trim_end_matches(':').to_owned();
+        let waiting = RealmStore::new(self.session.another(limit).await?, &key);
+        let created = waiting.create_with_room(request, limit).await?;
+        // Replicas confirm what a connection knows of: this one has not written.
+        self.store.stat().await?;
+        Ok(created)
     }
 
     /// Waits until replicas confirm the change. Without a confirmation the change stays, and a warning is printed.

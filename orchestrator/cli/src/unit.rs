@@ -24,10 +24,10 @@ pub(crate) enum Verb {
     List(List),
     /// Show a unit
     Get(One),
-    /// Place nothing new on a unit, and with --move move its conferences away
+    /// Place nothing new on a unit or on a host, and with --move move its conferences away
     Drain(Drain),
-    /// Place conferences on a drained unit again
-    Undrain(One),
+    /// Place conferences on a drained unit or host again
+    Undrain(Place),
     /// Move conferences until the used share of the units is even, a few at a time; --dry-run shows the moves
     Rebalance(Rebalance),
     /// Show where the conferences of a unit would go if it died now; of any unit: how many would find room
@@ -40,6 +40,20 @@ pub(crate) struct One {
     /// The unit: its short name, or its identity
     #[arg(add = ArgValueCompleter::new(complete::units))]
     unit: String,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+/// Arguments that name one unit, or a host.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("place").required(true)))]
+pub(crate) struct Place {
+    /// The unit: its short name, or its identity
+    #[arg(group = "place", add = ArgValueCompleter::new(complete::units))]
+    unit: Option<String>,
+    /// The host, which may have no unit now
+    #[arg(long, group = "place", value_name = "HOST")]
+    host: Option<String>,
     #[command(flatten)]
     realm: Realm,
 }
@@ -58,7 +72,7 @@ pub(crate) struct List {
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
-    one: One,
+    place: Place,
     /// Also move its conferences away, at most 1000 in one call
     #[arg(long)]
     r#move: bool,
@@ -81,6 +95,7 @@ columns! {
     UNITS = unit Unit = "cmu", state Text, conferences Number, used Number, capacity Number, zone Text, tags Text,
         failures Number, backoff_until Time, lease_ends Time, joined Time wide, draining Flag wide, load Number wide,
         lease_ms Span = "lease" wide, machine Text wide, conflict Text wide, identity Text = "cmu" wide;
+    HOST = host Text, unit Unit = "cmu", draining Flag, moves Number, left Number;
     PLAN = number Text = "e164", goes_to Unit = "cmu", waits_for Text = "why", next_retry Time;
     MOVES = number Text = "e164", from Unit, to Unit;
     LOSSES = unit Unit = "cmu", conferences Number, find_room Number = "placed", no_room Number,
@@ -123,14 +138,31 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
             let identity = stores::unit(&store, &unit).await?;
             context.out.get(UNITS, &record(&store, &identity).await?, &[])
         }
-        Verb::Drain(Drain { one, r#move }) => drain(context, &one, r#move).await,
-        Verb::Undrain(One { unit, realm }) => {
+        Verb::Drain(Drain { place: Place { unit, host, realm }, r#move }) => {
+            let mut changing = Changing::connect(context, realm.key()).await?;
+            match (unit, host) {
+                (Some(unit), _) => drain(context, &mut changing, &unit, r#move).await,
+                (None, host) => drain_host(context, &mut changing, &host.unwrap_or_default(), r#move).await,
+            }
+        }
+        Verb::Undrain(Place { unit, host, realm }) => {
             let store = realm.open(context).await?;
-            let identity = stores::unit(&store, &unit).await?;
-            context.proceed(&format!("place conferences on {unit} again"))?;
-            let undrain = store.begin("CMU.DRAIN").arg(&identity).arg("OFF").clone();
-            let record = Record::read(store.ask(&undrain).await?)?.json();
-            context.out.done(&format!("unit {} takes conferences again", short(&identity)), UNITS, &record)
+            let mut undrain = store.begin("CMU.DRAIN");
+            let (name, columns) = match unit {
+                Some(unit) => {
+                    let identity = stores::unit(&store, &unit).await?;
+                    undrain.arg(&identity);
+                    (format!("unit {}", short(&identity)), UNITS)
+                }
+                None => {
+                    let host = host.unwrap_or_default();
+                    undrain.arg("HOST").arg(&host);
+                    (format!("host {host}"), HOST)
+                }
+            };
+            context.proceed(&format!("place conferences on {name} again"))?;
+            let record = Record::read(store.ask(undrain.arg("OFF")).await?)?.json();
+            context.out.done(&format!("{name} takes conferences again"), columns, &record)
         }
         Verb::Rebalance(arguments) => rebalance(context, &arguments).await,
         Verb::SimulateLoss(One { unit, realm }) => {
@@ -194,8 +226,32 @@ async fn is_moving(store: &RealmStore, planned: &PlannedMove) -> Result<bool> {
     }
 }
 
-async fn drain(context: &Context, One { unit, realm }: &One, moves: bool) -> Result {
-    let mut changing = Changing::connect(context, realm.key()).await?;
+/// Drains a host, on which no unit need run.
+async fn drain_host(context: &Context, changing: &mut Changing, host: &str, moves: bool) -> Result {
+    let mut command = changing.store.begin("CMU.DRAIN");
+    command.arg("HOST").arg(host);
+    if moves {
+        context.confirm(&format!("drain host {host} and move its conferences away")).await?;
+        command.arg("MOVE");
+    } else {
+        context.proceed(&format!("place nothing new on host {host}"))?;
+    }
+    let reply = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm(context).await?;
+    let mut record = reply.json();
+    let said = if moves {
+        if let Some(fields) = record.as_object_mut() {
+            fields.extend([("host".to_owned(), json!(host)), ("draining".to_owned(), json!(1))]);
+        }
+        let (moved, left) = (counted(reply.get::<u64>("moves")?, "conference"), reply.text("left"));
+        format!("host {host} is draining: {moved} began to move, {left} left")
+    } else {
+        format!("host {host} is draining: its units get no new conferences")
+    };
+    context.out.done(&said, HOST, &record)
+}
+
+async fn drain(context: &Context, changing: &mut Changing, unit: &str, moves: bool) -> Result {
     let identity = stores::unit(&changing.store, unit).await?;
     let before = record(&changing.store, &identity).await?;
     let conferences = counted(field(&before, "conferences").as_u64().unwrap_or(0), "conference");

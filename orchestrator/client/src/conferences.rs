@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::keyed::Keyed;
 use crate::connection::Connection;
@@ -191,6 +191,26 @@ impl RealmStore {
 
     /// Creates a conference. Returns its record, with the id in the event stream after which its events come.
     pub async fn create(&self, conference: &CreateRequest<'_>) -> Result<Record, Error> {
+        Record::read(self.ask(&self.creation(conference)).await?)
+    }
+
+    /// Creates a conference, and waits this long until there is room and licences for it; `None` if there was none until
+    /// then. Needs a connection of its own, whose response timeout is longer than the wait. If the connection breaks, send
+    /// the creation again with the same request.
+    pub async fn create_with_room(
+        &self,
+        conference: &CreateRequest<'_>,
+        wait: Duration,
+    ) -> Result<Option<Record>, Error> {
+        let mut command = self.creation(conference);
+        command.arg("WAIT").arg(wait.as_millis() as u64);
+        match self.ask(&command).await? {
+            Value::Nil => Ok(None),
+            record => Record::read(record).map(Some),
+        }
+    }
+
+    fn creation(&self, conference: &CreateRequest<'_>) -> Cmd {
         let mut command = self.begin("CONF.CREATE");
         command.arg(conference.e164);
         let numbers = [
@@ -221,7 +241,7 @@ impl RealmStore {
         if conference.no_recover {
             command.arg("NORECOVER");
         }
-        Record::read(self.ask(&command).await?)
+        command
     }
 
     /// Claims the realm for the term of the elected scheduler.

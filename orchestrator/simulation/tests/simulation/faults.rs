@@ -1,5 +1,7 @@
 //! Random faults: processes die, hang, are cut off and come back, connections break, the replica is cut off, servers fail
-//! over, and ZooKeeper hangs or refuses requests. Only released conferences may end, and after the last fault all others must be open again.
+//! over, and ZooKeeper hangs or refuses requests. Meanwhile conferences are created and scheduled, ended, and get another
+//! end or size. Only conferences that were released, or whose end has come, may end; after the last fault all others must
+//! be open again.
 //! No two instances use an account, and after the last fault all accounts are with the instances that the book names.
 //! No two runners work at one partition, and after the last fault all tasks of compaction are done.
 //!
@@ -21,6 +23,7 @@ use super::redis::Traffic;
 use super::world::{Size, World};
 use super::{REALM, clock, is_soak, run_paused};
 use allotd::config::Role;
+use allotd::roles::media_unit::simulated;
 
 const SIZE: Size = Size { units: 5, schedulers: 2, proxies: 1, account_leaders: 2, instances: 2, workers: 3 };
 const CONFERENCES: usize = 40;
@@ -121,7 +124,7 @@ impl World {
     async fn fault(&mut self, dice: &mut Dice) {
         let process = dice.below(self.processes.len());
         self.submit();
-        match dice.below(16) {
+        match dice.below(18) {
             0 => {
                 self.note_process(process, "dies");
                 let (name, program) = self.kill(process);
@@ -174,6 +177,7 @@ impl World {
                     self.pass(dice.seconds(0.0..4.0)).await;
                 }
             }
+            16 | 17 => self.refuse_starts(dice).await,
             13 => {
                 for _ in 0..=dice.below(3) {
                     let (account, module) =
@@ -230,9 +234,9 @@ impl World {
         }
         self.note_process(process, "has unreliable connections");
         self.processes[process].link.set_unreliable(0.1);
-        self.create(dice.below(10));
+        self.create_some(dice);
         self.pass(dice.seconds(0.0..10.0)).await;
-        self.release_some(dice);
+        self.change_some(dice);
         self.pass(dice.seconds(0.0..10.0)).await;
         self.note_process(process, "has reliable connections");
         self.processes[process].link.set_unreliable(0.0);
@@ -248,6 +252,7 @@ impl World {
     async fn replica_fault(&mut self, process: usize, dice: &mut Dice) {
         self.note("the replica is cut off");
         self.servers.redis.connect_replica(false);
+        self.change_some(dice);
         self.pass(dice.seconds(0.0..6.0)).await;
         if dice.coin() {
             self.hang(process, dice).await;
@@ -267,11 +272,11 @@ impl World {
         loop {
             self.note_process(process, "hangs");
             self.processes[process].stall(true);
-            self.create(dice.below(10));
+            self.create_some(dice);
             self.pass(dice.seconds(0.0..6.0)).await;
             if dice.coin() {
-                self.create(dice.below(10));
-                self.release_some(dice);
+                self.create_some(dice);
+                self.change_some(dice);
                 self.pass(dice.seconds(0.0..16.0)).await;
             }
             self.note_process(process, "goes on");
@@ -289,20 +294,68 @@ impl World {
         let Some(cmu) = units.get(dice.below(units.len())) else { return };
         self.note(&format!("{cmu} is drained"));
         let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, cmu, "MOVE"]);
+        self.create_some(dice);
         self.pass(dice.seconds(0.0..8.0)).await;
-        self.note(&format!("{cmu} is no longer drained"));
-        // Another unit may run on the host by now, or none.
+        // Another unit may run on the host from now on, or none.
         let host = cmu.rsplitn(3, ':').last().unwrap_or_default();
+        if dice.coin() && self.processes.iter().any(|process| process.name == host) {
+            self.note(&format!("{host} starts again"));
+            let (name, program) = self.kill(self.process(host));
+            self.begin(&name, program);
+            self.pass(dice.seconds(2.0..8.0)).await;
+            self.create_some(dice);
+            self.pass(dice.seconds(0.0..8.0)).await;
+        }
+        self.note(&format!("{host} is no longer drained"));
         let _ = self.servers.redis.run(&["CMU.DRAIN", REALM, "HOST", host, "OFF"]);
     }
 
-    fn release_some(&mut self, dice: &mut Dice) {
+    /// A unit cannot start programs for a while, and conferences are created.
+    async fn refuse_starts(&mut self, dice: &mut Dice) {
+        let units: Vec<String> = self.units();
+        let Some(cmu) = units.get(dice.below(units.len())) else { return };
+        let host = cmu.rsplitn(3, ':').last().unwrap_or_default();
+        self.note(&format!("{host} cannot start programs"));
+        simulated::refuse(host, true);
+        for _ in 0..=dice.below(3) {
+            self.create_some(dice);
+            self.pass(dice.seconds(0.0..8.0)).await;
+        }
+        self.note(&format!("{host} can start programs"));
+        simulated::refuse(host, false);
+    }
+
+    /// Some conferences are created: some with an end, some for later, some large.
+    fn create_some(&mut self, dice: &mut Dice) {
+        let in_seconds = |random: &mut StdRng, range: Range<i64>| {
+            (clock::server_ms(0) + 1000 * random.random_range(range)).to_string()
+        };
+        for _ in 0..dice.below(10) {
+            let end = in_seconds(&mut dice.random, 60..240);
+            let start = in_seconds(&mut dice.random, 5..60);
+            let size = dice.random.random_range(2..30).to_string();
+            match dice.below(6) {
+                0 => self.create_with(&["END", &end]),
+                1 => self.create_with(&["START", &start, "END", &end]),
+                2 => self.create_with(&["SIZE", &size]),
+                3 => self.create_with(&["SIZE", &size, "START", &start, "END", &end]),
+                _ => self.create(1),
+            }
+        }
+    }
+
+    /// Some conferences are ended, by their manager or by people, and some get another end or size.
+    fn change_some(&mut self, dice: &mut Dice) {
         let live: Vec<Vec<u8>> = self.observer.epochs().into_keys().collect();
-        for _ in 0..dice.below(3) {
-            match live.get(dice.below(live.len())) {
-                Some(e164) if dice.coin() => self.release(e164),
-                Some(e164) => self.hang_up(e164),
-                None => {}
+        for _ in 0..dice.below(6) {
+            let Some(e164) = live.get(dice.below(live.len())) else { continue };
+            let end = clock::server_ms(0) + 1000 * dice.random.random_range(20..240);
+            let size = dice.random.random_range(1..40).to_string();
+            match dice.below(6) {
+                0 => self.release(e164),
+                1 => self.hang_up(e164),
+                2 | 3 => self.change("CONF.EXTEND", e164, &["END", &end.to_string()]),
+                _ => self.change("CONF.RESIZE", e164, &[&size]),
             }
         }
     }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use allot_core::account::Book;
-use allot_core::conf::conference::Conference;
+use allot_core::conf::conference::{Cause, Conference};
+use allot_core::conf::unit::{Unit, host_of};
 use allot_core::conf::{Event, Realm, UnitEvent};
 use allot_core::shared::Bytes;
 use allot_core::shared::machine::MachineEvent as _;
@@ -23,6 +24,8 @@ pub(super) struct Touched {
     conferences: Vec<(Bytes, &'static str)>,
     /// Whether conferences may have changed that no event names.
     pub(super) all: bool,
+    /// Whether a unit may take more than before this step.
+    units: bool,
     /// What happened to units and schedulers, for people.
     notes: Vec<String>,
 }
@@ -34,6 +37,7 @@ impl Touched {
             self.conferences.push((e164.into(), event.name()));
             return;
         }
+        self.units |= !matches!(event, Event::Unit { event: UnitEvent::Failed, .. });
         let note = match event {
             Event::Joined { cmu, .. } => format!("{} joins", name(cmu)),
             Event::Unit { cmu, event: UnitEvent::Down } => format!("{} is down", name(cmu)),
@@ -81,6 +85,22 @@ struct Record {
     confirmed: bool,
     /// Whether a replica has had its end. It must not live again.
     ended: bool,
+    /// Its planned end and its size, since a manager last changed one of them; `None` if this may be lost.
+    kept: Option<Kept>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    end: Option<i64>,
+    size: u32,
+    /// Whether a replica has had them.
+    confirmed: bool,
+}
+
+impl Kept {
+    fn is_of(self, conference: &Conference) -> bool {
+        (self.end, self.size) == (conference.end, conference.size)
+    }
 }
 
 impl Observer {
@@ -99,6 +119,13 @@ impl Observer {
     /// From now on this conference may end.
     pub(super) fn may_end(&self, e164: &[u8]) {
         self.with(|known| known.update(e164, |record| record.released = true));
+    }
+
+    /// A manager has created this conference, or changed its end or its size.
+    pub(super) fn keeps(&self, conference: &Conference) {
+        let (end, size) = (conference.end, conference.size);
+        let kept = Some(Kept { end, size, confirmed: false });
+        self.with(|known| known.update(&conference.e164, |record| record.kept = kept));
     }
 
     /// Something is wrong.
@@ -134,6 +161,7 @@ impl Observer {
             known.note_changes(realm, touched);
             let mut wrong = known.check(realm, touched);
             wrong.extend(Known::opened_too_early(realm, touched));
+            wrong.extend(Known::placed_wrongly(realm, touched));
             wrong
         });
         wrong.into_iter().for_each(|what| self.violated(what));
@@ -162,7 +190,11 @@ impl Observer {
                 // A conference that its first unit does not open in time ends.
                 known.update(&conference.e164, |record| {
                     record.ended |= !conference.is_live();
-                    record.confirmed |= conference.is_live() && conference.opened.is_some();
+                    let is_kept = conference.opened.is_some() || conference.start.is_some();
+                    record.confirmed |= conference.is_live() && is_kept;
+                    if let Some(kept) = &mut record.kept {
+                        kept.confirmed |= kept.is_of(conference);
+                    }
                 });
             }
         });
@@ -172,14 +204,19 @@ impl Observer {
     pub(super) fn lost_data(&self) {
         self.with(|known| {
             for record in known.conferences.values_mut() {
-                (record.epoch, record.confirmed, record.ended) = (None, false, false);
+                (record.epoch, record.confirmed, record.ended, record.kept) = (None, false, false, None);
             }
         });
     }
 
     /// Another server is the master.
     pub(super) fn failed_over(&self, realm: &Realm) {
-        self.with(|known| known.conferences.values_mut().for_each(|record| record.epoch = None));
+        self.with(|known| {
+            for record in known.conferences.values_mut() {
+                record.epoch = None;
+                record.kept = record.kept.filter(|kept| kept.confirmed);
+            }
+        });
         self.changed(realm, &Touched { all: true, ..Touched::default() });
         let lost = self.with(|known| {
             let is_lost = |e164: &[u8], record: &Record| {
@@ -225,6 +262,38 @@ impl Known {
         opened.map(|conference| format!("{}, and nobody can join", describe(conference))).collect()
     }
 
+    /// Conferences that this step starts before their time, puts on a unit without room or on a drained host, or ends
+    /// although another unit could try to create them.
+    fn placed_wrongly(realm: &Realm, touched: &Touched) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (e164, event) in &touched.conferences {
+            let Some(conference) = realm.conference_called(e164) else { continue };
+            let target = conference.moving.as_ref().map(|moving| moving.to);
+            let units = conference.owner.into_iter().chain(target).filter_map(|unit| realm.unit(unit));
+            match *event {
+                "started" | "delayed" if conference.start.is_none_or(|start| start > realm.now(0)) => {
+                    wrong.push(format!("{}, before its start", describe(conference)));
+                }
+                "created" | "granted" | "started" | "retried" | "moving" | "resized" => {
+                    let new = target.or(conference.owner).and_then(|unit| realm.unit(unit));
+                    let is_new = *event != "resized";
+                    if new.is_some_and(|unit| is_new && is_drained(realm, unit)) {
+                        wrong.push(format!("{}, and its host is drained", describe(conference)));
+                    }
+                    let is_full = |unit: &&Unit| unit.used > u64::from(unit.capacity);
+                    wrong.extend(units.filter(is_full).map(|unit| {
+                        format!("{}, and {} has no room for it", describe(conference), name(&unit.cmu))
+                    }));
+                }
+                "ended" if !touched.units && is_left_untried(realm, conference) => {
+                    wrong.push(format!("{}, and other units did not try it", describe(conference)));
+                }
+                _ => {}
+            }
+        }
+        wrong
+    }
+
     fn note_changes(&mut self, realm: &Realm, touched: &Touched) {
         touched.notes.iter().for_each(|note| self.note(None, note.clone()));
         for (e164, event) in touched.conferences.iter().filter(|(_, event)| *event != DETAILS_EVENT) {
@@ -257,6 +326,17 @@ impl Known {
                 if conference.is_live() && record.ended {
                     wrong.push(format!("{} lives again", describe(conference)));
                 }
+                let is_over = !conference.is_live() || conference.ending.is_some();
+                if is_over && conference.cause == Cause::EndTime {
+                    // Even if this is lost with its master, it may have reached the unit.
+                    record.released = true;
+                    if conference.end.is_none_or(|end| end > realm.now(0)) {
+                        wrong.push(format!("{}, before its end", describe(conference)));
+                    }
+                }
+                if conference.is_live() && record.kept.is_some_and(|kept| !kept.is_of(conference)) {
+                    wrong.push(format!("{}, and has another end or size", describe(conference)));
+                }
                 if !conference.is_live() && record.confirmed && !record.released {
                     wrong.push(format!("{}, and nobody ended it", describe(conference)));
                 }
@@ -276,6 +356,23 @@ impl Known {
         }
         wrong
     }
+}
+
+/// Whether an operator drains the host of a unit.
+fn is_drained(realm: &Realm, unit: &Unit) -> bool {
+    realm.drained().any(|host| host == host_of(&unit.cmu))
+}
+
+/// Whether a conference has ended that was never open, and a unit that has much room could have created it.
+fn is_left_untried(realm: &Realm, conference: &Conference) -> bool {
+    let (settings, history) = (realm.settings(), &conference.history);
+    let is_tried = |unit: &Unit| history.iter().any(|assignment| assignment.cmu == unit.cmu);
+    let could = |unit: &Unit| {
+        let has_room = 2 * (unit.used + u64::from(conference.size)) <= u64::from(unit.capacity);
+        has_room && unit.takes() && !unit.is_on_trial(settings) && !is_tried(unit)
+    };
+    let failed = matches!(conference.cause, Cause::Refused | Cause::Timeout) && conference.opened.is_none();
+    failed && (history.len() as i64) < settings.tries && realm.units().any(could)
 }
 
 /// The conferences that have not ended.

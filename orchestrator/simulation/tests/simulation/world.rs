@@ -26,6 +26,8 @@ const LAG: Duration = Duration::from_millis(5);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often all indexes of the realm are checked against each other. What a step changes is checked at each step.
 const INDEX_CHECK_INTERVAL: Duration = Duration::from_secs(20);
+/// How late a conference may start or end while the master is up, in milliseconds.
+const LATE_MS: i64 = 3000;
 /// The settings of all processes.
 const SETTINGS: &str = "[accounts]\ngrace = \"10s\"\nmax-ttl = \"60s\"";
 
@@ -165,6 +167,34 @@ impl World {
         }
     }
 
+    /// Creates a conference, with these options of `CONF.CREATE`.
+    pub(super) fn create_with(&mut self, options: &[&str]) {
+        let e164 = format!("49{:05}", self.created);
+        if self.servers.redis.run(&[&["CONF.CREATE", REALM, &e164][..], options].concat()).is_ok() {
+            self.created += 1;
+            self.note(&format!("{e164} is created: {}", options.join(" ")));
+            self.keeps(e164.as_bytes());
+        }
+    }
+
+    /// Changes a conference with this command and its last words, as its manager does, if the realm permits it.
+    pub(super) fn change(&mut self, command: &str, e164: &[u8], words: &[&str]) {
+        let e164 = String::from_utf8_lossy(e164).into_owned();
+        if self.servers.redis.run(&[&[command, REALM, &e164][..], words].concat()).is_ok() {
+            self.note(&format!("{command} {e164} {}", words.join(" ")));
+            self.keeps(e164.as_bytes());
+        }
+    }
+
+    /// The end and the size of this conference were changed, and must not change by themselves.
+    fn keeps(&self, e164: &[u8]) {
+        self.servers.redis.realm(|realm| {
+            if let Some(conference) = realm.conference_called(e164).filter(|one| one.is_live()) {
+                self.observer.keeps(conference);
+            }
+        });
+    }
+
     /// Ends the live conference behind this number, as an operator does.
     pub(super) fn release(&mut self, e164: &[u8]) {
         let e164 = String::from_utf8_lossy(e164).into_owned();
@@ -257,6 +287,8 @@ impl World {
             running.sort_unstable();
             let details = live(realm).filter(|conference| conference.state == State::Open);
             let details = details.filter_map(missing_detail);
+            let open = live(realm).filter(|conference| conference.state == State::Open);
+            let details = details.chain(open.filter_map(missed_update));
             let media = (owned != running).then(|| format!("{running:?} run, and not {owned:?}"));
             waiting.chain(units).chain(media).chain(details).collect()
         };
@@ -282,6 +314,10 @@ impl World {
         self.servers.accounts.check_tree();
         self.servers.tables.check();
         self.servers.redis.book(|book| self.servers.accounts.check_use(book));
+        self.servers.redis.realm_at_its_time(|realm, now| {
+            let late = live(realm).filter(|conference| is_late(conference, now - LATE_MS));
+            late.for_each(|conference| self.observer.violated(format!("{}, too late", describe(conference))));
+        });
         if self.indexes_checked.elapsed() >= INDEX_CHECK_INTERVAL {
             self.check_indexes();
         }
@@ -291,6 +327,21 @@ impl World {
         self.indexes_checked = Instant::now();
         self.servers.redis.realm(|realm| self.observer.check_indexes(realm));
     }
+}
+
+/// Whether a conference should have started or ended by this time.
+fn is_late(conference: &Conference, now: i64) -> bool {
+    let is_over = conference.ending.is_none() && conference.end.is_some_and(|end| end < now);
+    is_over || conference.state == State::Scheduled && conference.start.is_some_and(|start| start < now)
+}
+
+/// What the program of an open conference was told last about its end and size, if Redis has others.
+fn missed_update(conference: &Conference) -> Option<String> {
+    let e164 = String::from_utf8_lossy(&conference.e164).into_owned();
+    let told = simulated::told(&e164)?;
+    let end = conference.end.map_or_else(String::new, |end| end.to_string());
+    let known = (end, conference.size.to_string());
+    (told != known).then(|| format!("the program of {e164} was told {told:?}, and Redis has {known:?}"))
 }
 
 /// What the last details of the conference's program are, if Redis has others.

@@ -146,6 +146,34 @@ fn number_of_moved(realm: &mut Realm) -> usize {
 }
 
 #[test]
+fn creation_waits_for_room_on_a_host_that_was_drained_before_it_had_a_unit() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &[]);
+    let late = people(&server, "conference create 1 --wait-for-room 200ms").ended(1);
+    assert!(late.err.contains("no unit had room for conference 1 within 200ms"), "{}", late.err);
+    people(&server, "conference create 1 --wait-for-room 0s").ended(2);
+    let drained = people(&server, "unit drain --host a").ok().out;
+    assert_eq!(drained, "host a is draining: its units get no new conferences\n");
+    realm.join("a:1:1");
+    let shown = run(&server, &["realm", "get", REALM, "--format", "json"]).ok().out;
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["drained"], serde_json::json!(["a"]), "{shown}");
+    people(&server, "conference create 1").ended(5);
+    let created = thread::scope(|scope| {
+        let command = scope.spawn(|| people(&server, "conference create 1 --wait-for-room 5m"));
+        let mut clients = server.raw();
+        eventually("the creation to wait", TIMEOUT, || {
+            clients.call(&["INFO", "clients"]).text().contains("blocked_clients:1")
+        });
+        people(&server, "unit undrain --host a").ok();
+        command.join().unwrap().ok().out
+    });
+    assert_eq!(created, "conference 1 is creating on a\n");
+    let moved = people(&server, "unit drain --host a --move --yes").ok().out;
+    assert_eq!(moved, "host a is draining: 0 conferences began to move, 1 left\n");
+}
+
+#[test]
 fn settings_of_a_realm_are_printed_and_changed() {
     let server = RedisServer::start();
     let realm = |line: &str| {

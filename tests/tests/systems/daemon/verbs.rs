@@ -57,6 +57,8 @@ const WRITES: &[&str] = &[
     "unit drain u --realm KEY",
     "unit drain u --move --yes --realm KEY",
     "unit undrain u --realm KEY",
+    "unit drain --host h --realm KEY",
+    "unit undrain --host h --realm KEY",
     "unit rebalance --realm KEY",
     "account freeze p1 --book KEY",
     "account freeze p1 --until 1h --book KEY",

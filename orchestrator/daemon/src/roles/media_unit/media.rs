@@ -131,7 +131,7 @@ impl Media {
                 let (supervisor, ready) = program.supervise(state, self.stopping.get(e164).cloned());
                 (Some(supervisor), Ok(Some(ready)))
             }
-            Ok(None) => match self.simulated_program_of(cmu, e164) {
+            Ok(None) => match self.simulated_program_of(cmu, e164, params) {
                 Some((supervisor, ready)) => (Some(supervisor), Ok(Some(ready))),
                 None => (None, Ok(None)),
             },
@@ -216,21 +216,31 @@ impl Media {
 
     /// The program of a conference in a simulation of programs; else none.
     #[cfg(any(test, feature = "simulation"))]
-    fn simulated_program_of(&self, cmu: &str, e164: &str) -> Option<(Supervisor, Readiness)> {
+    fn simulated_program_of(
+        &self,
+        cmu: &str,
+        e164: &str,
+        params: &ConferenceParams,
+    ) -> Option<(Supervisor, Readiness)> {
         let (stop, stopped) = oneshot::channel();
+        let (state, told) = watch::channel(ConferenceState::created(params));
         let (e164, cmu) = (e164.to_owned(), cmu.to_owned());
         let earlier = self.stopping.get(&e164).cloned();
         let limit =
             earlier.as_ref().map_or(simulated::STOP_LIMIT, |earlier| earlier.limit + simulated::STOP_LIMIT);
-        let program = simulated::Program { e164, cmu, start: self.starts, events: self.events.clone() };
+        let program = simulated::Program { e164, cmu, start: self.starts, told, events: self.events.clone() };
         let (ended, ready) = simulated::start(program, earlier, stopped)?;
-        let state = watch::Sender::new(ConferenceState::default());
         Some((Supervisor { stop, end: ProgramEnd { ended, limit }, state }, ready))
     }
 
     #[cfg(not(any(test, feature = "simulation")))]
     #[allow(clippy::unused_self, reason = "simulations run in tests")]
-    fn simulated_program_of(&self, _cmu: &str, _e164: &str) -> Option<(Supervisor, Readiness)> {
+    fn simulated_program_of(
+        &self,
+        _cmu: &str,
+        _e164: &str,
+        _params: &ConferenceParams,
+    ) -> Option<(Supervisor, Readiness)> {
         None
     }
 

@@ -173,6 +173,15 @@ impl Redis {
         self.with(|state| state.servers[state.master].database.realms.get(&state.realm).map(look))
     }
 
+    /// Looks at the master's realm, if it exists and the master is up, with the time of the master.
+    pub(super) fn realm_at_its_time<T>(&self, look: impl FnOnce(&Realm, i64) -> T) -> Option<T> {
+        self.with(|state| {
+            let server = Some(&state.servers[state.master]).filter(|server| server.is_up)?;
+            let realm = server.database.realms.get(&state.realm)?;
+            Some(look(realm, clock::server_ms(state.master)))
+        })
+    }
+
     /// Looks at the master's book, if it exists.
     pub(super) fn book<T>(&self, look: impl FnOnce(&Book) -> T) -> Option<T> {
         self.with(|state| state.servers[state.master].database.books.get(&state.book).map(look))

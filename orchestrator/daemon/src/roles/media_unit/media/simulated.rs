@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 use super::events::{MediaEvent, ProgramEnd, Readiness};
+use super::state::ConferenceState;
 
 /// How long a program may take to end after it was asked to.
 pub const STOP_LIMIT: Duration = Duration::from_secs(2);
@@ -31,6 +32,8 @@ struct Programs {
     running: BTreeMap<u64, Running>,
     /// Conferences and units whose programs were ready.
     ready: BTreeSet<(String, String)>,
+    /// Hosts whose unit cannot start programs.
+    refusing: BTreeSet<String>,
 }
 
 struct Running {
@@ -38,6 +41,8 @@ struct Running {
     cmu: String,
     /// The last values of the details that the program wrote.
     details: BTreeMap<&'static str, String>,
+    /// What the unit tells the program.
+    told: watch::Receiver<ConferenceState>,
     /// Whether people can join.
     is_ready: bool,
     /// Ends the program as people do, or has it fail for good; taken when it was used, or the program was asked to end.
@@ -57,6 +62,8 @@ pub(super) struct Program {
     pub(super) cmu: String,
     /// Which start of the conference's media.
     pub(super) start: u64,
+    /// What the unit tells the program.
+    pub(super) told: watch::Receiver<ConferenceState>,
     pub(super) events: mpsc::Sender<MediaEvent>,
 }
 
@@ -81,12 +88,38 @@ pub fn started() -> u64 {
 
 /// The last values of the details of a conference, if one program runs for it.
 pub fn details(e164: &str) -> BTreeMap<&'static str, String> {
+    the_only(e164, |running| running.details.clone()).unwrap_or_default()
+}
+
+/// The planned end and the size that the program of a conference was last told, if one program runs for it.
+pub fn told(e164: &str) -> Option<(String, String)> {
+    the_only(e164, |running| {
+        let told = running.told.borrow();
+        (told.end.clone(), told.size.clone())
+    })
+}
+
+fn the_only<T>(e164: &str, look: impl FnOnce(&Running) -> T) -> Option<T> {
     with(|programs| {
         let mut of = programs.running.values().filter(|running| running.e164 == e164);
-        of.next().filter(|_| of.next().is_none()).map(|running| running.details.clone())
+        of.next().filter(|_| of.next().is_none()).map(look)
     })
     .flatten()
-    .unwrap_or_default()
+}
+
+/// The unit of a host can no longer start programs, as if their file were missing; or it can again.
+pub fn refuse(host: &str, refuses: bool) {
+    with(
+        |programs| {
+            if refuses { programs.refusing.insert(host.to_owned()) } else { programs.refusing.remove(host) }
+        },
+    );
+}
+
+/// Whether the unit of this identity cannot start programs.
+fn refuses(cmu: &str) -> bool {
+    let host = cmu.rsplitn(3, ':').last().unwrap_or_default();
+    with(|programs| programs.refusing.contains(host)).unwrap_or_default()
 }
 
 /// Whether people could ever join the conference on this unit.
@@ -144,12 +177,16 @@ async fn run(
     report_ready: oneshot::Sender<Result<(), String>>,
     stop: oneshot::Receiver<()>,
 ) {
-    let Program { e164, cmu, start, events } = program;
+    let Program { e164, cmu, start, told, events } = program;
+    if refuses(&cmu) {
+        let _ = report_ready.send(Err("cannot be started in the simulation".to_owned()));
+        return;
+    }
     let (end, mut ended) = oneshot::channel();
     let number = with(|programs| {
         programs.started += 1;
         let (e164, details) = (e164.clone(), BTreeMap::new());
-        let running = Running { e164, cmu, details, is_ready: false, end: Some(end) };
+        let running = Running { e164, cmu, details, told, is_ready: false, end: Some(end) };
         programs.running.insert(programs.started, running);
         programs.started
     });

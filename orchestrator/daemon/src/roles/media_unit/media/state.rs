@@ -25,9 +25,9 @@ pub(super) struct ConferenceState {
     /// What has happened: `created`, `updated`, or `ending`, if the planned end is near.
     event: &'static str,
     /// Planned end, in milliseconds since 1970; empty where there is none.
-    end: String,
+    pub(super) end: String,
     /// Capacity of the unit that the conference takes.
-    size: String,
+    pub(super) size: String,
 }
 
 impl ConferenceState {
