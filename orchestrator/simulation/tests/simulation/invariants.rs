@@ -89,8 +89,9 @@ struct Record {
     kept: Option<Kept>,
 }
 
+/// The planned end and the size of a conference.
 #[derive(Debug, Clone, Copy)]
-struct Kept {
+pub(super) struct Kept {
     end: Option<i64>,
     size: u32,
     /// Whether a replica has had them.
@@ -126,6 +127,20 @@ impl Observer {
         let (end, size) = (conference.end, conference.size);
         let kept = Some(Kept { end, size, confirmed: false });
         self.with(|known| known.update(&conference.e164, |record| record.kept = kept));
+    }
+
+    /// A manager changes the end or the size of this conference: until `keeps` is called, both may be others.
+    pub(super) fn may_change(&self, e164: &[u8]) -> Option<Kept> {
+        self.with(|known| {
+            let mut kept = None;
+            known.update(e164, |record| kept = record.kept.take());
+            kept
+        })
+    }
+
+    /// The manager was refused.
+    pub(super) fn has_not_changed(&self, e164: &[u8], kept: Option<Kept>) {
+        self.with(|known| known.update(e164, |record| record.kept = kept));
     }
 
     /// Something is wrong.

@@ -180,9 +180,12 @@ impl World {
     /// Changes a conference with this command and its last words, as its manager does, if the realm permits it.
     pub(super) fn change(&mut self, command: &str, e164: &[u8], words: &[&str]) {
         let e164 = String::from_utf8_lossy(e164).into_owned();
+        let kept = self.observer.may_change(e164.as_bytes());
         if self.servers.redis.run(&[&[command, REALM, &e164][..], words].concat()).is_ok() {
             self.note(&format!("{command} {e164} {}", words.join(" ")));
             self.keeps(e164.as_bytes());
+        } else {
+            self.observer.has_not_changed(e164.as_bytes(), kept);
         }
     }
 
