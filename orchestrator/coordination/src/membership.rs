@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -279,15 +280,18 @@ async fn read(
     } else {
         members.clear();
     }
-    let unread: Vec<String> = present.into_iter().filter(|name| !members.contains_key(name)).collect();
-    // A member that is missing has left since, which is one of the next changes.
-    for (name, node) in tree.get_many_small(dir, &unread).await? {
+    let unread = present.into_iter().filter(|name| !members.contains_key(name)).collect();
+    let mut reads = tree.reads(dir, unread);
+    while let Some((name, node)) = reads.next().await {
         let member = match node {
-            Ok(node) => Member { data: node.data, owner: node.owner, created: node.created },
-            Err(error) => {
+            Ok(Some(node)) => Member { data: node.data, owner: node.owner, created: node.created },
+            // It has left since, which is one of the next changes.
+            Ok(None) => continue,
+            Err(error @ Error::Refused { .. }) => {
                 warn!(dir, name, %error, "no permission to read a member; only its name is known");
                 Member::default()
             }
+            Err(error) => return Err(error),
         };
         members.insert(name, member);
     }

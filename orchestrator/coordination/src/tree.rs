@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::time::Instant;
 
+use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
@@ -15,10 +16,11 @@ use super::session::{Answer, Changed, Children, Session};
 use super::settle;
 use super::shared::Shared;
 
-/// The most reads of [`Tree::get_many_readable`] in flight at once.
+/// The most reads of [`Tree::get_many`] in flight at once.
 const PARALLEL_READS: usize = 64;
-/// The most reads of [`Tree::get_many`] in one request.
-const READS_IN_A_REQUEST: usize = 100;
+
+/// A child, and the result of reading it.
+type Read = (String, Result<Option<Node>, Error>);
 
 /// A handle of the tree.
 #[derive(Clone)]
@@ -123,46 +125,20 @@ impl Tree {
         self.call("list many nodes", |session| session.children_of_each(paths)).await.0
     }
 
-    /// Reads these children of a node, many in a request: for children with little data. Those that were deleted
-    /// meanwhile are left out.
+    /// Reads these children of a node in parallel. Children that were deleted meanwhile are left out.
     pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
-        let found = self.get_many_small(dir, &names).await?.into_iter();
+        let found = self.get_many_readable(dir, names).await?.into_iter();
         found.map(|(name, node)| node.map(|node| (name, node))).collect()
     }
 
     /// Like [`get_many`](Self::get_many), but returns the refusal of each child that this process may not read.
-    pub(super) async fn get_many_small(
-        &self,
-        dir: &str,
-        names: &[String],
-    ) -> Result<Vec<(String, Result<Node, Error>)>, Error> {
-        let mut found = Vec::with_capacity(names.len());
-        for names in names.chunks(READS_IN_A_REQUEST) {
-            let paths: Vec<String> = names.iter().map(|name| format!("{dir}/{name}")).collect();
-            for (name, node) in names.iter().zip(self.get_each(&paths).await?) {
-                match node {
-                    Err(Error::NoNode(_)) => {}
-                    Ok(_) | Err(Error::Refused { .. }) => found.push((name.clone(), node)),
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Reads these children of a node in parallel, each in a request of its own, and returns the refusal of each child
-    /// that this process may not read. Children that were deleted meanwhile are left out.
     pub async fn get_many_readable(
         &self,
         dir: &str,
         names: Vec<String>,
     ) -> Result<Vec<(String, Result<Node, Error>)>, Error> {
         let mut found = Vec::with_capacity(names.len());
-        let reads = names.into_iter().map(|name| {
-            let (tree, path) = (self.clone(), format!("{dir}/{name}"));
-            async move { (name, tree.get(&path).await) }.boxed()
-        });
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(PARALLEL_READS);
+        let mut reads = self.reads(dir, names);
         while let Some((name, node)) = reads.next().await {
             match node {
                 Ok(Some(node)) => found.push((name, Ok(node))),
@@ -172,6 +148,16 @@ impl Tree {
             }
         }
         Ok(found)
+    }
+
+    /// Reads these children in parallel, each with its result.
+    pub(super) fn reads(&self, dir: &str, names: Vec<String>) -> BoxStream<'static, Read> {
+        let (tree, dir) = (self.clone(), dir.to_owned());
+        let reads = names.into_iter().map(move |name| {
+            let (tree, path) = (tree.clone(), format!("{dir}/{name}"));
+            async move { (name, tree.get(&path).await) }.boxed()
+        });
+        futures_util::stream::iter(reads).buffer_unordered(PARALLEL_READS).boxed()
     }
 
     /// Writes a node that has this version, and returns the new version.

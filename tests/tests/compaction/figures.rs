@@ -216,5 +216,5 @@ fn hundredth_unit_joins_with_few_requests_of_the_others() {
     println!(
         "unit {count} joins: {reads} reads and {writes} writes more than the {idle:?} of {SPAN:?} without it"
     );
-    assert!(reads < 3.0 * count as f64 && writes < 50.0, "{reads} reads, {writes} writes");
+    assert!(reads < 5.0 * count as f64 && writes < 50.0, "{reads} reads, {writes} writes");
 }
