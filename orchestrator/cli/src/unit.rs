@@ -148,17 +148,14 @@ pub(crate) async fn run(context: &Context, verb: Verb) -> Result {
         Verb::Undrain(Place { unit, host, realm }) => {
             let store = realm.open(context).await?;
             let mut undrain = store.begin("CMU.DRAIN");
-            let (name, columns) = match unit {
-                Some(unit) => {
-                    let identity = stores::unit(&store, &unit).await?;
-                    undrain.arg(&identity);
-                    (format!("unit {}", short(&identity)), UNITS)
-                }
-                None => {
-                    let host = host.unwrap_or_default();
-                    undrain.arg("HOST").arg(&host);
-                    (format!("host {host}"), HOST)
-                }
+            let (name, columns) = if let Some(unit) = unit {
+                let identity = stores::unit(&store, &unit).await?;
+                undrain.arg(&identity);
+                (format!("unit {}", short(&identity)), UNITS)
+            } else {
+                let host = host.unwrap_or_default();
+                undrain.arg("HOST").arg(&host);
+                (format!("host {host}"), HOST)
             };
             context.proceed(&format!("place conferences on {name} again"))?;
             let record = Record::read(store.ask(undrain.arg("OFF")).await?)?.json();
