@@ -221,8 +221,10 @@ fn key_that_is_no_text_is_listed_with_escapes() {
     }
     let console = Console::start(&server, &[]);
     let browser = opened(&console, "/show");
-    shows(&browser, "show:\\xff is no text and has no page");
+    shows(&browser, "show:\\xff");
+    shows(&browser, "is no text and has no page");
     browser.go(&console.address("/"));
-    shows(&browser, "show:\\xff is no text and has no page");
+    shows(&browser, "show:\\xff");
+    shows(&browser, "is no text and has no page");
     assert_eq!(browser.errors(), Vec::<String>::new());
 }

@@ -67,8 +67,8 @@ fn sales_are_counted_from_the_end_of_a_stream_that_was_cut() {
     let list = |name: &str| -> Vec<u64> { serde_json::from_value(sales[name].clone()).unwrap() };
     let (at, sold) = (list("at"), list("sold"));
     assert!(at.is_sorted_by(|a, b| a < b) && sold.is_sorted_by(|a, b| a < b), "{sales}");
-    // 1500 entries are 750 sales, of which those of one millisecond are one point.
-    assert!((251..300).contains(&sold[0]) && sold.last() == Some(&1000), "{sales}");
+    // 1500 entries are 750 sales, of which those of one millisecond are one point: the first has as many as it had.
+    assert!(sold[0] > 250 && sold.last() == Some(&1000), "{sales}");
 }
 
 #[test]

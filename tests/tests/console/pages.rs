@@ -399,6 +399,14 @@ fn only_layers_that_have_changed_are_drawn_and_marks_fade() {
             view[`draw${layer}`] = () => { window.drawn[layer] += 1; draw(); };
         }",
     );
+    // All layers are drawn once more, when the page has its last size; then nothing is.
+    browser.run("document.querySelector('.map').view.draw()");
+    browser.wait_for(
+        "the whole map",
+        "window.drawn.Below > 0 && !document.querySelector('.map').view.asked",
+        SOON,
+    );
+    browser.run("for (const layer of Object.keys(window.drawn)) window.drawn[layer] = 0");
     // As many seats as in a rush are marked, and then none.
     let seats = (1..=20).flat_map(|row| (1..=25).map(move |seat| format!("a-{row}-{seat}")));
     let seats: Vec<String> = seats.collect();

@@ -19,10 +19,10 @@ fn hold_back(browser: &Browser, text: &str) {
         "const {{ fetch }} = window; const kept = []; window.kept = kept;
         window.fetch = async (path, more) => {{
             const answer = await fetch(path, more);
-            if (`${{path}} ${{more?.body || ''}}`.includes({text:?})) await new Promise((done) => kept.push(done));
+            if (!kept.open && `${{path}} ${{more?.body || ''}}`.includes({text:?})) await new Promise((done) => kept.push(done));
             return answer;
         }};
-        window.pass = () => kept.splice(0).forEach((done) => done());"
+        window.pass = () => {{ kept.open = true; kept.forEach((done) => done()); }};"
     ));
 }
 
