@@ -92,7 +92,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         cluster.run(&["explain", &low]).ok().out.contains(limited)
     });
     let refused = cluster.run(&["submit", "d.s.low"]).ended(5);
-    assert!(refused.err.contains(&low) && refused.err.contains("`queue`"), "{}", refused.err);
+    assert!(refused.err.contains(&low) && refused.err.contains("--queue"), "{}", refused.err);
     let queued = cluster.submit(&["d", "s", "low", "--queue", "--partition", "last"]);
     let waits = format!("it waits for task {low} on the same table");
     assert!(cluster.run(&["explain", &queued]).ok().out.contains(&waits));
