@@ -63,7 +63,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("conf.failed", -5, &["write", "fast"]),
     ("conf.ended", -5, &["write", "fast"]),
     ("conf.release", 3, &["write", "fast"]),
-    ("conf.extend", 5, &["write", "fast"]),
+    ("conf.extend", -5, &["write", "fast"]),
     ("conf.resize", 4, &["write", "fast"]),
     ("conf.alter", -3, &["write", "denyoom", "fast"]),
     ("conf.set", -8, &["write", "denyoom", "fast"]),
