@@ -205,7 +205,7 @@ fn task_of_a_schedule_waits_for_its_time() {
     assert_eq!(numbers(&cluster.end(&id)), [1, 0, 0]);
 }
 
-/// A cluster that nobody named is no thing that is absent: the answer is as things stand, by whatever verb.
+/// A cluster that nobody named is no thing that is absent: all verbs answer as things stand.
 #[test]
 fn tasks_without_a_node_are_refused_alike_by_all_verbs() {
     let home = tempfile::tempdir().unwrap();
