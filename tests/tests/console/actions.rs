@@ -1,5 +1,8 @@
 //! What tests do on a page: open it, wait for a text, and press buttons.
 
+use std::fs;
+
+use allot_tests::RedisServer;
 use allot_tests::browser::Browser;
 use allot_tests::consoles::Console;
 
@@ -16,6 +19,26 @@ pub(crate) fn opened(console: &Console, path: &str) -> Browser {
 
 pub(crate) fn shows(browser: &Browser, text: &str) {
     browser.wait_for(text, &format!("{TEXT}.includes({text:?})"), SOON);
+}
+
+/// Logs in with this token, where the page asks for it.
+pub(crate) fn log_in(browser: &Browser, token: &str) {
+    browser.wait_for("the login", "document.querySelector('.login')", SOON);
+    browser.run(&format!(
+        "document.querySelector('.login input').value = '{token}';
+        document.querySelector('.login').requestSubmit()"
+    ));
+}
+
+/// A console that wants this token, and a page of it.
+pub(crate) fn opened_with_token(server: &RedisServer, token: &str, path: &str) -> (Console, Browser) {
+    let file = server.dir().join("token");
+    fs::write(&file, token).unwrap();
+    let file = file.to_str().unwrap();
+    let tokens = ["--console-viewer-token-file", file, "--console-operator-token-file", file];
+    let console = Console::start(server, &tokens);
+    let browser = opened(&console, path);
+    (console, browser)
 }
 
 /// Says yes to the question of the page, if it asks one.

@@ -1,7 +1,5 @@
 //! Clicks, answers and pages that overtake each other.
 
-use std::fs;
-
 use allot_tests::browser::Browser;
 use allot_tests::consoles::Console;
 use allot_tests::shows::{create, sample_venue};
@@ -9,7 +7,7 @@ use allot_tests::{RedisServer, eventually};
 use serde_json::json;
 
 use crate::SOON;
-use crate::actions::{TEXT, answer, click, opened, shows};
+use crate::actions::{TEXT, answer, click, log_in, opened, opened_with_token, shows};
 
 const SELECTED: &str = "document.querySelector('.map')?.view?.chosen.size";
 
@@ -151,18 +149,9 @@ fn refusal_of_the_session_before_does_not_end_this_one() {
     let server = RedisServer::start();
     create(&server, "show:1", &sample_venue(2, 5));
     let token = "operator-token-of-the-test";
-    let file = server.dir().join("token");
-    fs::write(&file, token).unwrap();
-    let file = file.to_str().unwrap();
-    let tokens = ["--console-viewer-token-file", file, "--console-operator-token-file", file];
-    let console = Console::start(&server, &tokens);
-    let browser = opened(&console, "/show?key=show:1&seat=a-1-1");
+    let (_console, browser) = opened_with_token(&server, token, "/show?key=show:1&seat=a-1-1");
     let log_in = || {
-        browser.wait_for("the login", "document.querySelector('.login')", SOON);
-        browser.run(&format!(
-            "document.querySelector('.login input').value = '{token}';
-            document.querySelector('.login').requestSubmit()"
-        ));
+        log_in(&browser, token);
         browser.wait_for("the seat", "document.querySelector('.records li')", SOON);
     };
     log_in();

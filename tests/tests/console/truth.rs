@@ -1,14 +1,12 @@
 //! A page never shows old values as new ones: it says which part is away, in a few seconds, and nothing acts on them.
 
-use std::fs;
-
 use allot_tests::RedisServer;
 use allot_tests::browser::Browser;
 use allot_tests::consoles::Console;
 use allot_tests::shows::{create, sample_venue};
 
 use crate::SOON;
-use crate::actions::{TEXT, opened, shows};
+use crate::actions::{TEXT, log_in, opened, opened_with_token, shows};
 
 /// The number of sold seats that the page of a show has.
 const SOLD: &str = "document.querySelector('.count-sold')?.textContent";
@@ -90,18 +88,9 @@ fn page_of_a_session_that_has_ended_is_there_again_after_the_login() {
     let server = RedisServer::start();
     create(&server, "show:1", &sample_venue(2, 5));
     let token = "operator-token-of-the-test";
-    let file = server.dir().join("token");
-    fs::write(&file, token).unwrap();
-    let file = file.to_str().unwrap();
-    let tokens = ["--console-viewer-token-file", file, "--console-operator-token-file", file];
-    let console = Console::start(&server, &tokens);
-    let browser = opened(&console, "/show?key=show:1&seat=a-1-1");
+    let (_console, browser) = opened_with_token(&server, token, "/show?key=show:1&seat=a-1-1");
     let log_in = || {
-        browser.wait_for("the login", "document.querySelector('.login')", SOON);
-        browser.run(&format!(
-            "document.querySelector('.login input').value = '{token}';
-            document.querySelector('.login').requestSubmit()"
-        ));
+        log_in(&browser, token);
         browser.wait_for("the seat and its buttons", NEW, SOON);
     };
     log_in();
